@@ -1,0 +1,5 @@
+"""Differentially private k-means on Apache Spark."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Private clustering: each algorithm holds a `PrivateTable` and post-processes its answers."""

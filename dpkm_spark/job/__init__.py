@@ -1,0 +1,1 @@
+"""The command line: options, configuration files, outputs, progress and exit codes."""

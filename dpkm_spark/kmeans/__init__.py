@@ -1,0 +1,1 @@
+"""Pure numpy kernels: sphere-packed starts and weighted Lloyd."""

@@ -1,0 +1,1 @@
+"""What privacy costs and how noise is drawn: budget, mechanisms, transcript."""

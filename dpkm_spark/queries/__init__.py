@@ -1,0 +1,1 @@
+"""Exact integer aggregates: one protocol, two engines."""

@@ -1,0 +1,142 @@
+"""The Spark engine: native SQL only, so executors need no Python and Connect works alike.
+
+Every aggregate is a sum of ones over integers computed row by row, so it does not depend on the
+order of rows, their partitioning, or tasks that run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from dpkm_spark.domain import Domain, IntArray
+from dpkm_spark.errors import QueryError
+from dpkm_spark.grid import Grid
+from dpkm_spark.spark.columns import InputColumn, resolve_columns
+from dpkm_spark.spark.frames import frame_to_table
+
+#: (most cells, counters per key): a key per cell thrashes the hash map of Spark's aggregate once
+#: it outgrows a core's cache, so large grids count several neighbouring cells under one key.
+#: Measured by benchmarks/histogram.py; more than 16 counters make the generated code too slow.
+_COUNTERS = ((1 << 13, 1), (1 << 17, 4))
+_MOST_COUNTERS = 16
+
+#: At DEBUG these loggers write what the driver exchanges with Spark, un-noised counts included.
+_WIRE_LOGGERS = ("py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging")
+
+
+class SparkEngine:
+    """Exact aggregates over a DataFrame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A pinned, deterministic source: each query reads it anew.
+    domain : Domain
+        The public domain.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing, ambiguous or not numeric. Only the schema is looked at.
+    """
+
+    def __init__(self, frame: DataFrame, domain: Domain) -> None:
+        self._domain = domain
+        self._rows = _values(frame, resolve_columns(frame, domain), domain)
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain that rows are mapped to."""
+        return self._domain
+
+    def count(self) -> int:
+        """Count the rows in the domain."""
+        # Not DataFrame.count(): its answer would pass through py4j's debug log as text.
+        table = _fetch(self._rows.selectExpr("count(1) AS n"), "count")
+        return int(table.column("n")[0].as_py())
+
+    def cell_histogram(self, grid: Grid) -> IntArray:
+        """Count the rows of every cell, shape (grid.size,)."""
+        width = _counters(grid.size)
+        cell = grid.cell_sql(self._domain.steps_sql(_names(self._domain)))
+        keyed = self._rows.selectExpr(f"{cell} AS cell").selectExpr(
+            f"cell div {width}L AS block", f"cell % {width}L AS offset"
+        )
+        sums = [F.expr(f"count_if(offset = {i}L)").alias(f"n{i}") for i in range(width)]
+        table = _fetch(keyed.groupBy("block").agg(*sums), "cell_histogram")
+        counts = np.zeros((-(-grid.size // width), width), dtype=np.int64)
+        blocks = table.column("block").to_numpy()
+        for i in range(width):
+            counts[blocks, i] = table.column(f"n{i}").to_numpy()
+        return counts.reshape(-1)[: grid.size]
+
+
+def _names(domain: Domain) -> list[str]:
+    return [f"v{i}" for i in range(domain.dimension)]
+
+
+def _counters(cells: int) -> int:
+    """Choose how many neighbouring cells share a key: a power of two."""
+    return next((width for most, width in _COUNTERS if cells <= most), _MOST_COUNTERS)
+
+
+def _values(frame: DataFrame, columns: list[InputColumn], domain: Domain) -> DataFrame:
+    """Select the rows in the domain as double columns v0, v1, ... in the table's units."""
+    # Renaming by position is immune to dots, back-ticks and names that differ only by case.
+    safe = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
+    names = _names(domain)
+    if domain.packed:
+        source = columns[0]
+        safe = safe.select(source.array(f"c{source.position}").alias("a"))
+        safe = safe.where(f"size(a) = {domain.dimension}")
+        values = [f"cast(get(a, {i}) AS double) AS {name}" for i, name in enumerate(names)]
+    else:
+        values = [
+            f"cast(c{column.position} AS double) AS {name}"
+            for column, name in zip(columns, names, strict=True)
+        ]
+    return safe.selectExpr(*values).where(domain.valid_sql(names))
+
+
+def _fetch(frame: DataFrame, name: str) -> pa.Table:
+    """Run an aggregate; what goes wrong is told without a word that Spark said of the data."""
+    try:
+        with _wire_logs_off():
+            return frame_to_table(frame)
+    except Exception as error:
+        failure = _describe(error)
+    # Outside the handler, so that no traceback carries Spark's own text, which may quote a row.
+    raise QueryError(
+        f"{name}: Spark failed with {failure}. Its message is withheld, since it could quote "
+        "a row; see Spark's own log. The share of the budget stays charged"
+    )
+
+
+def _describe(error: Exception) -> str:
+    """Name a Spark failure by class and error condition, both independent of the rows' values."""
+    condition = None
+    for getter in ("getCondition", "getErrorClass"):
+        if condition is None and hasattr(error, getter):
+            condition = getattr(error, getter)()
+    return type(error).__name__ + (f" ({condition})" if condition else "")
+
+
+@contextmanager
+def _wire_logs_off() -> Iterator[None]:
+    """Keep un-noised numbers out of debug logs while they travel."""
+    loggers = [logging.getLogger(name) for name in _WIRE_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,1 @@
+"""Everything that touches Spark but the aggregates: frames, sessions, reading, writing."""

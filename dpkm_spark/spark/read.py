@@ -1,0 +1,111 @@
+"""Reading an input table so that its schema never depends on the values in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dpkm_spark.domain import Domain
+from dpkm_spark.errors import InputError, ParameterError
+from dpkm_spark.spark.frames import quote, select_sql
+from dpkm_spark.spark.source import InputSource
+
+#: Formats whose files carry no schema: Spark would infer one from the rows.
+_UNTYPED = ("csv", "json")
+_NOT_FOUND = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+_BOM = "\ufeff"
+
+
+def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> DataFrame:
+    """Open the input; no row is read.
+
+    Spark infers types of csv and json by reading rows, so one odd value could change a type and
+    thereby an error message. Here such files are read as text, and the columns of the domain as
+    numbers where they parse and null where they do not, unless a schema is given.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    source : InputSource
+        What to read.
+    domain : Domain
+        The columns that must become numbers.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    InputError
+        If the input cannot be found or opened.
+    ParameterError
+        If an option would make a malformed row fail the job.
+    """
+    _check_options(source.options)
+    kind = source.resolved_format
+    declared = source.schema or (_json_schema(domain) if kind == "json" else None)
+    try:
+        if kind == "table":
+            frame = spark.table(source.location)
+        else:
+            reader = spark.read.format(kind).options(**_options(source, kind))
+            frame = (reader.schema(declared) if declared else reader).load(source.location)
+        # Connect analyses lazily; asking for the schema makes both kinds fail here.
+        names = frame.schema.names
+    except Exception as error:
+        failure = _explain(error, source, kind)
+    else:
+        infers = source.options.get("inferSchema", "false").lower() == "true"
+        if kind == "csv" and source.schema is None and not infers:
+            return _numbers(frame, names, domain.columns)
+        return frame
+    raise InputError(failure)
+
+
+def _options(source: InputSource, kind: str) -> dict[str, str]:
+    defaults = {"header": "true"} if kind == "csv" and source.schema is None else {}
+    if kind == "csv" and source.location.lower().endswith(".tsv"):
+        defaults["sep"] = "\t"
+    return {**defaults, **source.options}
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for key, value in options.items():
+        if key.lower() == "mode" and value.upper() == "FAILFAST":
+            raise ParameterError(
+                "input-option: mode=FAILFAST would fail the job on one malformed row, and so "
+                "reveal it; use PERMISSIVE, which makes such values null"
+            )
+
+
+def _numbers(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:
+    """Turn the wanted text columns into doubles, and drop a byte order mark from the first name."""
+    clean = [name.removeprefix(_BOM) for name in names]
+    loose = {name.lower() for name in wanted}
+    items: list[str | tuple[str, str]] = []
+    for name, label in zip(names, clean, strict=True):
+        number = label in wanted or label.lower() in loose
+        items.append((label, f"try_cast({quote(name)} AS double)" if number else quote(name)))
+    return select_sql(frame, items)
+
+
+def _json_schema(domain: Domain) -> str:
+    kind = "array<double>" if domain.packed else "double"
+    return ", ".join(f"{quote(name)} {kind}" for name in domain.columns)
+
+
+def _explain(error: Exception, source: InputSource, kind: str) -> str:
+    """Say what could not be opened; Spark's own text is left out, since it may quote a row."""
+    getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    condition = (getter() if getter else None) or type(error).__name__
+    where = f"input: {source.location!r} as {kind}"
+    if any(condition.startswith(name) for name in _NOT_FOUND):
+        return f"{where}: there is no such {'table' if kind == 'table' else 'path'}"
+    if condition.startswith("UNABLE_TO_INFER_SCHEMA"):
+        return f"{where}: no schema found; is it empty, or of another --input-format?"
+    if condition.startswith("DATA_SOURCE_NOT_FOUND"):
+        return f"{where}: the session knows no such format; is a package missing (--packages)?"
+    return f"{where}: Spark cannot open it ({condition})"
