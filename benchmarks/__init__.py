@@ -1,0 +1,1 @@
+"""Measurements behind every claim of speed and of utility: ``python -m benchmarks``."""
