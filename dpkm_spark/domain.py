@@ -173,7 +173,7 @@ def _scale(low: float, high: float) -> float:
 
 def _sql(number: float) -> str:
     """Write a double so that Spark's parser reads back the very same bits."""
-    return f"({number!r}D)"
+    return f"({float(number)!r}D)"
 
 
 def _check_columns(columns: tuple[str, ...]) -> None:

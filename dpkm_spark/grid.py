@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -196,7 +197,9 @@ class GridRule:
         if self.name == "fixed":
             return self.cells_per_dimension or 1
         if self.name == "eug":
-            side = (count * epsilon / self.theta) ** (2 / (2 + d))
+            # A huge epsilon or a tiny theta may overflow to infinity; the cap follows anyway.
+            budget = min(count * epsilon / self.theta, sys.float_info.max)
+            side = budget ** (2 / (2 + d))
         else:
             side = (count / math.sqrt(math.log(max(count, 2)))) ** (2 / (d + 3))
         return max(math.floor(float(side) + 0.5), 1)

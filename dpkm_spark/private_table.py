@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dpkm_spark.domain import Domain, IntArray
 from dpkm_spark.errors import InvariantError, TranscriptError
 from dpkm_spark.grid import Grid
-from dpkm_spark.privacy.budget import Budget
+from dpkm_spark.privacy.budget import Budget, parse_epsilon
 from dpkm_spark.privacy.mechanisms import MECHANISM, NoiseSource, SystemNoise, calibrate
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript, Query, Transcript, public_seed
 from dpkm_spark.queries.engine import QueryEngine
@@ -85,8 +86,7 @@ class PrivateTable:
         BudgetExceededError
             If less than ``epsilon`` is left; nothing is computed then.
         """
-        query = Query("count", {}, sensitivity=1, epsilon=epsilon)
-        return int(self._ask(query)[0])
+        return int(self._ask(_query("count", {}, epsilon))[0])
 
     def noisy_histogram(self, grid: Grid, epsilon: Fraction) -> IntArray:
         """Count the rows of every cell, with noise on each, empty ones too.
@@ -111,7 +111,7 @@ class PrivateTable:
             If less than ``epsilon`` is left; nothing is computed then.
         """
         shape = {"dimension": grid.dimension, "cells_per_dimension": grid.cells_per_dimension}
-        return self._ask(Query("cell_histogram", shape, sensitivity=1, epsilon=epsilon))
+        return self._ask(_query("cell_histogram", shape, epsilon))
 
     def _ask(self, query: Query) -> IntArray:
         """Debit, then replay the stored answer or compute, add noise and store."""
@@ -146,3 +146,13 @@ class PrivateTable:
         if query.name == "cell_histogram":
             return self.__engine.cell_histogram(Grid(**query.parameters))
         raise InvariantError(f"query: {query.name!r} has no exact aggregate")
+
+
+def _query(name: str, parameters: Mapping[str, int], epsilon: Fraction) -> Query:
+    """Make a query of sensitivity 1, of the very epsilon that the budget will charge.
+
+    A caller may pass a float in spite of the types. The budget reads 0.1 as 1/10, so the noise
+    must be drawn for 1/10 too, not for the slightly larger binary number.
+    """
+    exact = parse_epsilon(epsilon, f"epsilon of {name}")
+    return Query(name, parameters, sensitivity=1, epsilon=exact)

@@ -10,7 +10,7 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +61,12 @@ class Synopsis:
 
     def boxes(self) -> tuple[FloatArray, FloatArray]:
         """Give lower and upper corners of all cells in the table's units, each (M, d)."""
-        lower, upper = self.grid.boxes()
-        return self.domain.to_table_units(lower), self.domain.to_table_units(upper)
+        indices = self.grid.indices()
+        edges = [self.edges(i) for i in range(self.grid.dimension)]
+        # Out of `edges`, so that neighbours share an edge to the last bit, and Spark's do as well.
+        lower = np.stack([edge[indices[:, i]] for i, edge in enumerate(edges)], axis=1)
+        upper = np.stack([edge[indices[:, i] + 1] for i, edge in enumerate(edges)], axis=1)
+        return lower, upper
 
     def edges(self, dimension: int) -> FloatArray:
         """Give the m + 1 cell edges of one dimension in the table's units."""
@@ -151,21 +155,33 @@ class Synopsis:
             If the file is missing, no synopsis, or of a newer format.
         """
         try:
-            with np.load(path, allow_pickle=False) as parts:
-                header = json.loads(str(parts["header"]))
-                counts = parts["counts"]
-        except (OSError, ValueError, KeyError):
+            header, counts = _read_parts(path)
+        # A damaged zip file raises half a dozen unrelated types; what went wrong is no help.
+        except Exception:
             raise InputError(f"synopsis: {str(path)!r} is not a readable synopsis file") from None
         if header.get("version") != _FORMAT_VERSION:
             raise InputError(
                 f"synopsis: {str(path)!r} has format version {header.get('version')!r}; "
                 f"this release reads version {_FORMAT_VERSION}"
             )
-        domain = Domain(
-            tuple(header["columns"]),
-            tuple(header["lower"]),
-            tuple(header["upper"]),
-            packed=header["packed"],
-        )
-        grid = Grid(domain.dimension, header["cells_per_dimension"])
-        return cls(domain, grid, counts, header["epsilon"], header["private"])
+        try:
+            domain = Domain(
+                tuple(header["columns"]),
+                tuple(header["lower"]),
+                tuple(header["upper"]),
+                packed=header["packed"],
+            )
+            grid = Grid(domain.dimension, header["cells_per_dimension"])
+            return cls(domain, grid, counts, header["epsilon"], header["private"])
+        except (KeyError, TypeError, ParameterError):
+            raise InputError(f"synopsis: the parts of {str(path)!r} do not fit together") from None
+
+
+def _read_parts(path: str | Path) -> tuple[dict[str, Any], IntArray]:
+    """Read the header and the counts of a synopsis file, or raise one of many exceptions."""
+    with np.load(path, allow_pickle=False) as parts:
+        header = json.loads(str(parts["header"]))
+        counts = parts["counts"]
+    if not isinstance(header, dict) or counts.dtype != np.int64:
+        raise ValueError
+    return header, counts

@@ -9,9 +9,9 @@ import numpy as np
 
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.domain import FloatArray
-from dpkm_spark.errors import ParameterError
+from dpkm_spark.errors import BudgetExceededError, ParameterError
 from dpkm_spark.grid import GridChoice, GridRule
-from dpkm_spark.kmeans.lloyd import lloyd_on_grid
+from dpkm_spark.kmeans.lloyd import lloyd_on_grid, require_exact_scores
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.synopsis import Synopsis
@@ -67,7 +67,8 @@ class EUGKMParameters:
 
     def split(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
         """Split epsilon into the shares of the count and of the histogram; they add up to it."""
-        count = epsilon * self.count_share if self.buys_count else Fraction(0)
+        # Fraction() for a caller who gave a float: the shares must still add up exactly.
+        count = epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
         return count, epsilon - count
 
 
@@ -139,11 +140,15 @@ def eugkm(
     ------
     BudgetExceededError
         If the table's budget is spent.
+    ParameterError
+        If k is too large for the grid; the histogram is not paid for then.
 
     References
     ----------
     Su, Cao, Li, Bertino, Jin, "Differentially Private k-Means Clustering", 2016, Section 4.2.
     """
+    if not table.remaining:
+        raise BudgetExceededError("epsilon: the whole budget of the table is spent")
     count_epsilon, grid_epsilon = parameters.split(table.remaining)
     count = parameters.public_count
     if parameters.buys_count:
@@ -152,6 +157,7 @@ def eugkm(
     choice = parameters.rule.choose(
         dimension=table.domain.dimension, count=count or 0, epsilon=float(grid_epsilon)
     )
+    require_exact_scores(choice.grid, parameters.k)
     notify(f"asking for a noisy histogram of {choice.grid.size:,} cells")
     counts = table.noisy_histogram(choice.grid, grid_epsilon)
     private = all(answer.private for answer in table.transcript.answers)

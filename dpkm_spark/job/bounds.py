@@ -59,7 +59,7 @@ def parse_bounds(value: Any) -> dict[str | None, list[Bounds]]:
         for item in value:
             name, text = _split(item)
             if name in merged:
-                raise DomainError(f"bounds: given twice for {_called(name)}")
+                raise DomainError(f"--bounds: given twice for {_called(name)}")
             merged[name] = _pairs(name, text)
         return merged
     if isinstance(value, str):
@@ -98,11 +98,11 @@ def make_domain(
         raise ParameterError("columns: none given; name them with --columns x,y")
     for name in named:
         if name not in names:
-            raise DomainError(f"bounds: {name!r} is not among the columns {', '.join(names)}")
+            raise DomainError(f"--bounds: {name!r} is not among the columns {', '.join(names)}")
     pairs = [bounds.get(name, bounds.get(EVERY)) for name in names]
     for name, pair in zip(names, pairs, strict=True):
         if pair is None:
-            raise DomainError(f"bounds: none given for column {name!r}; {_FORM}")
+            raise DomainError(f"--bounds: none given for column {name!r}; {_FORM}")
     found = [pair for pair in pairs if pair is not None]
     if len(names) == 1 and (dimensions is not None or len(found[0]) > 1):
         return Domain.of_vector(names[0], _spread(names[0], found[0], dimensions))
@@ -110,7 +110,7 @@ def make_domain(
         raise ParameterError("dimensions: goes with a single array or vector column")
     for name, pair in zip(names, found, strict=True):
         if len(pair) != 1:
-            raise DomainError(f"bounds of {name!r}: several pairs go with a single array column")
+            raise DomainError(f"--bounds of {name!r}: several pairs go with a single array column")
     return Domain.of(names, {name: pair[0] for name, pair in zip(names, found, strict=True)})
 
 
@@ -121,7 +121,7 @@ def _spread(name: str, pairs: list[Bounds], dimensions: int | None) -> list[Boun
     if len(pairs) == 1:
         return pairs * count
     if len(pairs) != count:
-        raise DomainError(f"bounds of {name!r}: {len(pairs)} pairs for {count} dimensions")
+        raise DomainError(f"--bounds of {name!r}: {len(pairs)} pairs for {count} dimensions")
     return pairs
 
 
@@ -145,12 +145,15 @@ def _pair(name: str | None, value: Any) -> Bounds:
         raise DomainError(f"--bounds of {_called(name)}: got {value!r}; {_FORM}")
     try:
         low, high = (_number(part) for part in parts)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DomainError(
             f"--bounds of {_called(name)}: got {value!r}; both must be numbers"
         ) from None
-    # Domain checks finiteness and order, and names the column.
-    Domain.of([name or "every column"], (low, high))
+    try:
+        # Domain checks finiteness and order, and names the column.
+        Domain.of([name or "every column"], (low, high))
+    except DomainError as error:
+        raise DomainError(f"--{error}") from None
     return low, high
 
 

@@ -22,7 +22,7 @@ examples:
       cluster the embedded sample: k = 15, epsilon = 1
   ./spark-submit.sh jobs/eugkm.py --input points.parquet --columns x,y \\
       --bounds=-1:1 --k 15 --epsilon 1 --output out/
-      cluster your own points; bounds are public knowledge, not read off the data
+      cluster your own points; bounds are public, never read off the data
   spark-submit --master yarn jobs/eugkm.py --config nightly.toml
       the same options as TOML; flags win over the file
 """
@@ -72,23 +72,31 @@ def run(request: Request) -> None:
     started = datetime.now(timezone.utc)
     with Progress(JOB, quiet=request.quiet) as progress:
         progress("starting Spark")
-        spark = job_session(f"dpkm-spark {JOB} {request.run_id}")
-        folder = OutputFolder(spark, request.output)
-        # Before a query is paid for, whatever can be known to go wrong has gone wrong.
-        if not request.overwrite and folder.exists():
-            raise OutputError(f"output: {request.output!r} exists; use --overwrite or another one")
-        progress(f"opening {request.source_name}")
-        table = open_table(spark, request)
-        result = eugkm(table, request.parameters, progress)
-        progress(f"writing to {request.output}")
-        outputs = write_outputs(
-            spark,
-            folder,
-            request=request,
-            result=result,
-            transcript=table.transcript,
-            started=started,
-        )
+        with job_session(f"dpkm-spark {JOB} {request.run_id}") as spark:
+            # Whatever can be known to go wrong goes wrong before a query is paid for.
+            folder = OutputFolder(spark, request.output)
+            if not request.overwrite and folder.exists():
+                raise OutputError(
+                    f"output: {request.output!r} holds a result; use --overwrite or another one"
+                )
+            progress(f"opening {request.source_name}")
+            table = open_table(spark, request)
+            folder.prepare(request.run_id)
+            result = eugkm(table, request.parameters, progress)
+            progress(f"writing to {request.output}")
+            try:
+                outputs = write_outputs(
+                    spark,
+                    folder,
+                    request=request,
+                    result=result,
+                    transcript=table.transcript,
+                    started=started,
+                )
+            except OutputError:
+                # It is paid for, so at least the terminal gets it.
+                print(result_text(request, result, {}))
+                raise
     print(result_text(request, result, outputs))
 
 

@@ -82,11 +82,20 @@ def _whole(name: str) -> Callable[[Any], int]:
     return parse
 
 
+def _seed(value: Any) -> int:
+    seed = _whole("seed")(value)
+    if seed < 0:
+        raise ParameterError(f"seed: got {seed}; must be 0 or greater")
+    return seed
+
+
 def _positive(name: str) -> Callable[[Any], float]:
     def parse(value: Any) -> float:
         try:
+            if isinstance(value, bool):
+                raise ValueError
             return float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ParameterError(f"{name}: got {value!r}; must be a number") from None
 
     return parse
@@ -115,7 +124,7 @@ def _key_values(value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     result = {}
-    for item in [value] if isinstance(value, str) else value:
+    for item in value if isinstance(value, list) else [value]:
         key, sign, text = str(item).partition("=")
         if not (key and sign):
             raise ParameterError(f"input-option: got {item!r}; write KEY=VALUE, such as sep=;")
@@ -164,7 +173,7 @@ PRIVACY_OPTIONS = (
            "budget goes to a noisy one", "N"),
     Option("count-share", _share, "share of epsilon for the noisy number of rows (default: 0.02)",
            "SHARE", default=Fraction(1, 50)),
-    Option("seed", _whole("seed"), "repeatable noise for experiments: NOT PRIVATE", "SEED"),
+    Option("seed", _seed, "repeatable noise for experiments: NOT PRIVATE", "SEED"),
 )  # fmt: skip
 
 GRID_OPTIONS = (

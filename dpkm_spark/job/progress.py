@@ -33,7 +33,7 @@ class Progress:
         self._quiet = quiet
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
-        self._started = time.monotonic()
+        self._started = self._step_started = time.monotonic()
         self._lock = threading.Lock()
         self._current = ""
         self._width = 0
@@ -68,11 +68,15 @@ class Progress:
         self._end_line()
         with self._lock:
             self._current = text
+            self._step_started = time.monotonic()
         self._draw(text)
 
     def _tick(self) -> None:
         while not self._stop.wait(1.0 if self._terminal else _LOG_INTERVAL):
-            self._draw(self._current if self._terminal else f"still {self._current}")
+            if self._terminal:
+                self._draw(self._current)
+            elif time.monotonic() - self._step_started >= _LOG_INTERVAL:
+                self._draw(f"still {self._current}")
 
     def _draw(self, text: str) -> None:
         if not text:

@@ -120,6 +120,30 @@ def lloyd_on_grid(
     return state.outcome(cells.m)
 
 
+def require_exact_scores(grid: Grid, k: int) -> None:
+    """Raise if scores of k centroids on the grid would not be exact; ask before paying for it.
+
+    Raises
+    ------
+    ParameterError
+        If k is too large for so fine a grid: on 2^20 cells per dimension from k = 2,048 on.
+    """
+    _fraction_bits(grid, k)
+
+
+def _fraction_bits(grid: Grid, k: int) -> int:
+    """Binary digits that a centroid may have after the point, in half-cell units."""
+    m, d = grid.cells_per_dimension, grid.dimension
+    # Codes (|c|^2 - 2 c.x) k + j of `_codes`, in units of 1 / unit^2, are below
+    # 4 d m^2 k unit^2 <= 2^53.
+    bits = (53 - (4 * d * m * m * k).bit_length()) // 2
+    if bits < 0:
+        raise ParameterError(
+            f"k: {k} centroids on {m} cells per dimension are too many; lower k or max_cells"
+        )
+    return bits
+
+
 @dataclass(frozen=True)
 class _Cells:
     """The grid as exact integers held in float64, in half-cell units.
@@ -138,13 +162,7 @@ class _Cells:
     @classmethod
     def of(cls, grid: Grid, weights: IntArray, k: int) -> _Cells:
         m, d = grid.cells_per_dimension, grid.dimension
-        # Codes (|c|^2 - 2 c.x) k + j of `_nearest`, in units of 1 / unit^2, are below
-        # 4 d m^2 k unit^2 <= 2^53.
-        bits = (53 - (4 * d * m * m * k).bit_length()) // 2
-        if bits < 0:
-            raise ParameterError(
-                f"k: {k} centroids on {m} cells per dimension are too many; lower k or max_cells"
-            )
+        bits = _fraction_bits(grid, k)
         centres = np.ones((d + 1, grid.size))
         centres[:d] = (2 * grid.indices() + 1 - m).T
         moments = np.ascontiguousarray((centres * weights).T)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from dpkm_spark.domain import FloatArray
 
@@ -62,22 +63,20 @@ def _try_radius(
     side = 1.0 - radius
     while n < k:
         draws = random.uniform(-side, side, size=(_PATIENCE, dimension))
-        free = np.ones(_PATIENCE, dtype=bool)
-        for other in placed[:n]:
-            free &= _apart(draws, other, radius)
+        free = _apart(draws, placed[:n], radius)
         if not free.any():
             return None
         while n < k and free.any():
             placed[n] = draws[int(np.argmax(free))]
-            free &= _apart(draws, placed[n], radius)
+            free &= _apart(draws, placed[n : n + 1], radius)
             n += 1
     return placed
 
 
-def _apart(
-    draws: FloatArray, other: FloatArray, radius: float
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Tell which draws keep a distance of 2 radius to ``other``; itself never does."""
-    squared = ((draws - other) ** 2).sum(axis=1)
-    result: np.ndarray[tuple[int], np.dtype[np.bool_]] = (squared >= 4 * radius**2) & (squared > 0)
+def _apart(draws: FloatArray, others: FloatArray, radius: float) -> npt.NDArray[np.bool_]:
+    """Tell which draws keep a distance of 2 radius to all ``others``; radius is above 0."""
+    squared = np.zeros((len(draws), len(others)))
+    for i in range(draws.shape[1]):
+        squared += np.subtract.outer(draws[:, i], others[:, i]) ** 2
+    result: npt.NDArray[np.bool_] = np.all(squared >= 4 * radius**2, axis=1)
     return result

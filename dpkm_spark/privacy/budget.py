@@ -61,8 +61,10 @@ def _to_fraction(value: EpsilonLike, name: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal, Rational)):
         raise EpsilonError(f"{name}: got a {type(value).__name__}; must be a number")
     if isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
-    text = repr(value) if isinstance(value, float) else str(value).strip()
+        # int(), since numpy's integers are rationals as well, and theirs would overflow.
+        return Fraction(int(value.numerator), int(value.denominator))
+    # float() first: numpy's float64 is a float whose repr is not a number's.
+    text = repr(float(value)) if isinstance(value, float) else str(value).strip()
     if len(text) > _MAX_TEXT:
         raise EpsilonError(f"{name}: a number of more than {_MAX_TEXT} characters")
     try:
@@ -82,7 +84,10 @@ def _to_fraction(value: EpsilonLike, name: str) -> Fraction:
 
 
 def _show(value: object) -> str:
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python prints no integer of more than 4,300 digits.
+        return "a number of thousands of digits"
     return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
 
 

@@ -75,12 +75,15 @@ class SystemNoise:
         ndarray of int64, shape (n,)
             A new array. A sum outside int64 saturates.
         """
+        # A copy, since OpenDP takes no read-only array and none with strides.
+        values = np.array(values, dtype=np.int64)
         pieces = [values[i : i + _PIECE] for i in range(0, len(values), _PIECE)]
         # Noise is independent per value, so pieces may be served by separate measurements of one
         # scale; the sensitivity that fixed the scale is that of the whole vector.
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             noisy = pool.map(_measurement(calibration.scale), pieces)
-            return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in noisy])
+            # The empty array first, so that no values give no values.
+            return np.concatenate([np.zeros(0, dtype=np.int64), *map(_int64, noisy)])
 
 
 class SeededNoise:
@@ -103,6 +106,10 @@ class SeededNoise:
         plus, minus = self._random.geometric(success, size=(2, *values.shape))
         result: IntArray = values + plus - minus
         return result
+
+
+def _int64(piece: Any) -> IntArray:
+    return np.asarray(piece, dtype=np.int64)
 
 
 def calibrate(sensitivity: int, epsilon: Fraction) -> Calibration:

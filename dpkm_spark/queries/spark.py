@@ -67,7 +67,7 @@ class SparkEngine:
         width = _counters(grid.size)
         cell = grid.cell_sql(self._domain.steps_sql(_names(self._domain)))
         keyed = self._rows.selectExpr(f"{cell} AS cell").selectExpr(
-            f"cell div {width}L AS block", f"cell % {width}L AS offset"
+            f"shiftright(cell, {width.bit_length() - 1}) AS block", f"cell & {width - 1}L AS offset"
         )
         sums = [F.expr(f"count_if(offset = {i}L)").alias(f"n{i}") for i in range(width)]
         table = _fetch(keyed.groupBy("block").agg(*sums), "cell_histogram")

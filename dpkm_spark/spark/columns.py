@@ -92,7 +92,7 @@ def _position(wanted: str, names: list[str]) -> int:
     if loose:
         raise ColumnError(f"columns: {wanted!r} is ambiguous: the table has it {len(loose)} times")
     close = difflib.get_close_matches(wanted, names, n=1)
-    guess = f"; did you mean {close[0]!r}?" if close else ""
+    guess = f"; did you mean {close[0]!r}?" if close else "."
     shown = ", ".join(map(repr, names[:30])) + (", ..." if len(names) > 30 else "")
     raise ColumnError(f"columns: no {wanted!r} in the table{guess} It has: {shown or 'none'}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
@@ -13,21 +14,30 @@ _RUNTIME_SETTINGS = {
 }
 
 
-def job_session(name: str) -> SparkSession:
-    """Get the session that spark-submit set up, or a new one, with the job's reading rules.
+@contextlib.contextmanager
+def job_session(name: str) -> Iterator[SparkSession]:
+    """Get the platform's session, or start one, with the job's reading rules.
+
+    A session that was there before, such as Databricks', is left running; one of our own is
+    stopped, since on Kubernetes a driver that forgets to stop it does not end.
 
     Parameters
     ----------
     name : str
         Application name.
 
-    Returns
-    -------
+    Yields
+    ------
     SparkSession
     """
+    ours = SparkSession.getActiveSession() is None
     spark = SparkSession.builder.appName(name).getOrCreate()
     for key, value in _RUNTIME_SETTINGS.items():
         # Serverless platforms refuse some settings; each only widens what can be read.
         with contextlib.suppress(Exception):
             spark.conf.set(key, value)
-    return spark
+    try:
+        yield spark
+    finally:
+        if ours:
+            spark.stop()

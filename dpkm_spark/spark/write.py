@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dpkm_spark.errors import OutputError
 from dpkm_spark.spark.frames import table_to_frame
+
+#: What a run leaves under its output folder.
+RESULTS = ("centroids", "synopsis", "run.json", "report.html")
+_MARKER = "started"
 
 
 class OutputFolder:
@@ -28,6 +32,7 @@ class OutputFolder:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path.rstrip("/") or path
+        self._local: Path | None = None
 
     @property
     def path(self) -> str:
@@ -39,13 +44,29 @@ class OutputFolder:
         return f"{self._path}/{name}"
 
     def exists(self) -> bool:
-        """Tell whether there is anything at the path."""
-        try:
-            # Listing is all this does: the format's schema is fixed.
-            _ = self._spark.read.format("binaryFile").load(self._path).schema
-        except Exception:
-            return False
-        return True
+        """Tell whether a result of an earlier run is at the path."""
+        return any(self._found(self.child(name)) for name in RESULTS)
+
+    def prepare(self, run_id: str) -> None:
+        """Write a first file, so that a run cannot pay for a result that it cannot write.
+
+        The marker is taken away again where the driver sees the folder.
+
+        Raises
+        ------
+        OutputError
+            If Spark cannot write there.
+        """
+        marker = table_to_frame(self._spark, pa.table({"value": pa.array([run_id])}))
+        target = self.write_frame(_MARKER, marker.coalesce(1), "text")
+        # Two paths: for a single one Spark looks for a streaming sink's metadata, and warns.
+        files = self._spark.read.format("binaryFile").load([target, target]).inputFiles()
+        address = urlsplit(files[0]) if files else urlsplit(target)
+        if address.scheme in ("", "file"):
+            folder = Path(re.sub("^file:/+", "/", self._path))
+            if (folder / _MARKER / "_SUCCESS").exists():
+                shutil.rmtree(folder / _MARKER)
+                self._local = folder
 
     def write_frame(self, name: str, frame: DataFrame, kind: str) -> str:
         """Write a DataFrame of released values as a folder; replaces an earlier one.
@@ -69,24 +90,25 @@ class OutputFolder:
         """Write a text file: a plain file where the driver sees the folder, else through Spark.
 
         On another file system, or on a Connect server's disk, the name becomes a folder that
-        holds the text in its one part, since the DataFrame API writes nothing else.
+        holds the text in its one part, since the DataFrame API writes nothing else. `prepare`
+        finds out which it is.
         """
-        folder = self._local_folder()
-        if folder is not None:
+        if self._local is not None:
+            target = self._local / name
             try:
-                (folder / name).write_text(text, encoding="utf-8")
+                if target.is_dir():
+                    shutil.rmtree(target)
+                target.write_text(text, encoding="utf-8")
             except OSError as error:
                 raise OutputError(f"output: cannot write {name!r}: {error.strerror}") from None
-            return str(folder / name)
+            return self.child(name)
         lines = table_to_frame(self._spark, pa.table({"value": pa.array([text])}))
         return self.write_frame(name, lines.coalesce(1), "text")
 
-    def _local_folder(self) -> Path | None:
-        """Find the folder on the driver's own disk, where Spark has just written to it."""
-        part = self.child("centroids")
-        files = self._spark.read.format("binaryFile").load(part).inputFiles()
-        address = urlsplit(files[0]) if files else urlsplit(part)
-        if address.scheme not in ("", "file"):
-            return None
-        folder = Path(re.sub("^file:/+", "/", self._path))
-        return folder if os.path.exists(folder / "centroids" / "_SUCCESS") else None
+    def _found(self, path: str) -> bool:
+        try:
+            # Listing is all this does, since the format's schema is fixed.
+            _ = self._spark.read.format("binaryFile").load([path, path]).schema
+        except Exception:
+            return False
+        return True

@@ -1,0 +1,118 @@
+"""Rendering: values in, one HTML text out. Nothing is read from the table, the clock or the net."""
+
+from __future__ import annotations
+
+import math
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from dpkm_spark.errors import ParameterError
+from dpkm_spark.report import wording
+from dpkm_spark.report.data import ReportData
+from dpkm_spark.report.groups import MOST_ROWS, groups, size_noise, total_noise
+from dpkm_spark.report.numbers import plain, printable, short, whole
+from dpkm_spark.report.panels import (
+    MOST_MARKERS,
+    PAIRED_COLUMNS,
+    drawn_columns,
+    numbers_are_left_out,
+    panels,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render_html(data: ReportData) -> str:
+    """Render a report as one self-contained HTML page.
+
+    Every text is escaped. The page has no script and loads nothing; its own content policy forbids
+    both. The same data give the same page.
+
+    Parameters
+    ----------
+    data : ReportData
+        Released values and public settings.
+
+    Returns
+    -------
+    str
+        The page, to be written as UTF-8.
+
+    Raises
+    ------
+    ParameterError
+        If the ``report`` extra is not installed.
+    """
+    template = _environment().get_template("template.html")
+    return template.render(**_context(data))
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415
+    except ImportError:
+        raise ParameterError(
+            'report: the HTML report needs one more package: pip install "dpkm-spark[report]"'
+        ) from None
+    environment = Environment(
+        autoescape=True,
+        loader=FunctionLoader(_read),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["printable"] = printable
+    environment.filters["short"] = short
+    return environment
+
+
+def _read(name: str) -> str:
+    """Read a part of the page; this also works where the package is a zip, as on a cluster."""
+    return files("dpkm_spark.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _context(data: ReportData) -> dict[str, Any]:
+    noise = size_noise(data)
+    deviation = total_noise(data)
+    rows = groups(data, noise)
+    mostly_noise = wording.is_mostly_noise(data, deviation)
+    drawn = panels(data)
+    return {
+        "data": data,
+        "headline": wording.headline(data, mostly_noise),
+        "mostly_noise": mostly_noise,
+        "summary": wording.summary(data, rows, mostly_noise),
+        "total": whole(float(data.noisy_sizes.sum())),
+        "total_noise": "" if deviation is None else whole(math.ceil(deviation)),
+        "promise": wording.promise(data),
+        "limits": wording.LIMITS,
+        "rows": rows,
+        "has_noise": noise is not None,
+        "most_rows": MOST_ROWS,
+        "panels": drawn,
+        "left_out": numbers_are_left_out(drawn),
+        "letters": max(panel.tick_width for panel in drawn),
+        "most_markers": MOST_MARKERS,
+        "paired": PAIRED_COLUMNS,
+        "drawn": [printable(data.domain.labels[i]) for i in drawn_columns(data)],
+        "queries": [wording.query_line(answer) for answer in data.answers],
+        "charged": wording.charged(data),
+        "columns": _columns(data),
+        "grid": _grid(data),
+    }
+
+
+def _columns(data: ReportData) -> list[tuple[str, str, str]]:
+    domain = data.domain
+    return [
+        (printable(label), plain(low), plain(high))
+        for label, low, high in zip(domain.labels, domain.lower, domain.upper, strict=True)
+    ]
+
+
+def _grid(data: ReportData) -> str:
+    if data.synopsis is None:
+        return ""
+    grid = data.synopsis.grid
+    return f"{grid.cells_per_dimension:,}^{grid.dimension} = {grid.size:,} cells"
