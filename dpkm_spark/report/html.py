@@ -6,7 +6,6 @@ import math
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from dpkm_spark.errors import ParameterError
 from dpkm_spark.report import wording
 from dpkm_spark.report.data import ReportData
 from dpkm_spark.report.groups import MOST_ROWS, groups, size_noise, total_noise
@@ -18,6 +17,7 @@ from dpkm_spark.report.panels import (
     numbers_are_left_out,
     panels,
 )
+from dpkm_spark.report.raster import missing_extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,9 +52,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415
     except ImportError:
-        raise ParameterError(
-            'report: the HTML report needs one more package: pip install "dpkm-spark[report]"'
-        ) from None
+        raise missing_extra() from None
     environment = Environment(
         autoescape=True,
         loader=FunctionLoader(_read),
