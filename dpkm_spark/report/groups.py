@@ -36,7 +36,7 @@ class Group:
     Parameters
     ----------
     number : int
-        From 1, largest first.
+        From 0, largest first: the number that the centroids table has.
     size, noise, share : str
         Noisy rows, their expected noise (empty if unknown), and per cent of the whole.
     bar : float
@@ -97,7 +97,7 @@ def groups(data: ReportData, noise: FloatArray | None) -> list[Group]:
         deviation = None if noise is None else float(noise[i])
         rows.append(
             Group(
-                number=i + 1,
+                number=i,
                 size=whole(size),
                 noise="" if deviation is None else f"± {whole(math.ceil(deviation))}",
                 share=f"{100 * sizes[i] / total:.1f} %" if total > 0 else "–",

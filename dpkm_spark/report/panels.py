@@ -31,12 +31,12 @@ _LARGE, _SMALL = 256, 96
 
 @dataclass(frozen=True)
 class Marker:
-    """A centroid in a picture: place in per cent, radius in pixels; number 0 is not shown."""
+    """A centroid in a picture: place in per cent, radius in pixels, and its number or nothing."""
 
     x: float
     y: float
     radius: float
-    number: int
+    number: str
     hint: str
 
 
@@ -185,7 +185,7 @@ def _outline(heights: FloatArray, side: int) -> str:
 
 def numbers_are_left_out(drawn: Sequence[Panel]) -> bool:
     """Tell whether some picture shows a centroid without its number."""
-    return any(marker.number == 0 for panel in drawn for marker in panel.markers)
+    return any(not marker.number for panel in drawn for marker in panel.markers)
 
 
 def _legend(scale: Scale, side: int, dimensions: int, m: int) -> Legend:
@@ -216,9 +216,9 @@ def _markers(data: ReportData, x: int, y: int | None, *, large: bool) -> list[Ma
             numbered.append(at)
         least, share = ((8.5 if large else 7.5), 1.0) if free else (3.0, 0.6)
         radius = max(float(relative[i]) * largest * share, least)
-        result.append(Marker(*at, round(radius, 2), i + 1 if free else 0, _hint(data, i)))
+        result.append(Marker(*at, round(radius, 2), str(i) if free else "", _hint(data, i)))
     # Those without a number lie below the others, and the smaller above the larger.
-    return sorted(result, key=lambda marker: marker.number > 0)
+    return sorted(result, key=lambda marker: bool(marker.number))
 
 
 def _largest_radius(shown: int, *, large: bool) -> float:
@@ -236,7 +236,7 @@ def _hint(data: ReportData, i: int, most: int = 4) -> str:
     named = [f"{short(name)} {place.text}" for name, place in pairs[:most]]
     rest = ", …" if len(pairs) > most else ""
     return (
-        f"Group {i + 1}: about {whole(float(data.noisy_sizes[i]))} rows; {', '.join(named)}{rest}"
+        f"Cluster {i}: about {whole(float(data.noisy_sizes[i]))} rows; {', '.join(named)}{rest}"
     )
 
 
