@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -46,6 +47,8 @@ class PrivateTable:
         self._budget = budget
         self._transcript: Transcript = MemoryTranscript("") if transcript is None else transcript
         self._position = 0
+        # Answers have an order, so queries of several threads take turns.
+        self._lock = threading.Lock()
 
     @property
     def domain(self) -> Domain:
@@ -115,6 +118,10 @@ class PrivateTable:
 
     def _ask(self, query: Query) -> IntArray:
         """Debit, then replay the stored answer or compute, add noise and store."""
+        with self._lock:
+            return self._ask_next(query)
+
+    def _ask_next(self, query: Query) -> IntArray:
         position = self._position
         stored = self._transcript.answers
         if position < len(stored) and stored[position].query != query:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational
 
 from dpkm_spark.errors import BudgetExceededError, EpsilonError
 
-#: Below this the noise scale would come near what an int64 count can hold: with a scale of 2^40
-#: the noise exceeds 2^62 with probability exp(-2^22).
+#: Below this the noise scale would come near what an int64 count can hold: at sensitivity 1 the
+#: scale is at most 2^40, and the noise exceeds 2^62 with probability exp(-2^22).
 MIN_EPSILON = Fraction(1, 1 << 40)
 #: Above this the noise scale is no longer a number OpenDP can represent with care.
 MAX_EPSILON = Fraction(1 << 50)
@@ -108,6 +109,7 @@ class Budget:
     def __init__(self, epsilon: Fraction) -> None:
         self._total = parse_epsilon(epsilon)
         self._spent = Fraction(0)
+        self._lock = threading.Lock()
 
     @property
     def total(self) -> Fraction:
@@ -142,9 +144,11 @@ class Budget:
             If the piece is not an epsilon that noise can serve.
         """
         piece = parse_epsilon(epsilon, f"epsilon of {what}")
-        if piece > self.remaining:
-            raise BudgetExceededError(
-                f"epsilon of {what}: asks for {float(piece):.6g}, "
-                f"but only {float(self.remaining):.6g} of {float(self._total):.6g} is left"
-            )
-        self._spent += piece
+        # Check and charge in one step, whatever threads share the budget.
+        with self._lock:
+            if piece > self.remaining:
+                raise BudgetExceededError(
+                    f"epsilon of {what}: asks for {float(piece):.6g}, "
+                    f"but only {float(self.remaining):.6g} of {float(self._total):.6g} is left"
+                )
+            self._spent += piece
