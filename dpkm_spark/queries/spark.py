@@ -19,6 +19,7 @@ from dpkm_spark.domain import Domain, IntArray
 from dpkm_spark.errors import QueryError
 from dpkm_spark.grid import Grid
 from dpkm_spark.spark.columns import InputColumn, resolve_columns
+from dpkm_spark.spark.failures import error_condition
 from dpkm_spark.spark.frames import frame_to_table
 
 #: (most cells, counters per key): a key per cell thrashes the hash map of Spark's aggregate once
@@ -121,10 +122,7 @@ def _fetch(frame: DataFrame, name: str) -> pa.Table:
 
 def _describe(error: Exception) -> str:
     """Name a Spark failure by class and error condition, both independent of the rows' values."""
-    condition = None
-    for getter in ("getCondition", "getErrorClass"):
-        if condition is None and hasattr(error, getter):
-            condition = getattr(error, getter)()
+    condition = error_condition(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")
 
 

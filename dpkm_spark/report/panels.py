@@ -235,9 +235,7 @@ def _hint(data: ReportData, i: int, most: int = 4) -> str:
     pairs = list(zip(data.domain.labels, places(data, i), strict=True))
     named = [f"{short(name)} {place.text}" for name, place in pairs[:most]]
     rest = ", …" if len(pairs) > most else ""
-    return (
-        f"Cluster {i}: about {whole(float(data.noisy_sizes[i]))} rows; {', '.join(named)}{rest}"
-    )
+    return f"Cluster {i}: about {whole(float(data.noisy_sizes[i]))} rows; {', '.join(named)}{rest}"
 
 
 def _alt(data: ReportData, names: tuple[str, ...], density: bool) -> str:

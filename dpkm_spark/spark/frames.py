@@ -28,9 +28,9 @@ def select_sql(frame: DataFrame, columns: Sequence[str | tuple[str, str]]) -> Da
 
 def table_to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table of public or released values."""
-    if _version(spark) >= (4, 0):
+    if table.num_rows and _version(spark) >= (4, 0):
         return spark.createDataFrame(table)
-    # Spark 3.5 takes no Arrow table.
+    # Spark 3.5 takes no Arrow table, and Connect none without rows.
     schema = ", ".join(f"{quote(f.name)} {_sql_type(f.type)}" for f in table.schema)
     return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema)
 
@@ -41,7 +41,10 @@ def frame_to_table(frame: DataFrame) -> pa.Table:
         return frame.toArrow()
     # Spark 3.5 has no public Arrow exit.
     rows = frame.collect()
-    return pa.table({name: pa.array([r[i] for r in rows]) for i, name in enumerate(frame.columns)})
+    # Without a row, Arrow would guess the type null.
+    kind = None if rows else pa.int64()
+    columns = [pa.array([row[i] for row in rows], kind) for i in range(len(frame.columns))]
+    return pa.table(columns, names=frame.columns)
 
 
 def _version(spark: SparkSession) -> tuple[int, int]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from dpkm_spark.domain import Domain
-from dpkm_spark.errors import InputError, ParameterError
+from dpkm_spark.errors import ColumnError, InputError, ParameterError
+from dpkm_spark.spark.failures import error_condition
 from dpkm_spark.spark.frames import quote, select_sql
 from dpkm_spark.spark.source import InputSource
 
@@ -41,6 +42,8 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
     ------
     InputError
         If the input cannot be found or opened.
+    ColumnError
+        If a csv's first line names none of the domain's columns.
     ParameterError
         If an option would make a malformed row fail the job.
     """
@@ -58,9 +61,10 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
     except Exception as error:
         failure = _explain(error, source, kind)
     else:
-        infers = source.options.get("inferSchema", "false").lower() == "true"
-        if kind == "csv" and source.schema is None and not infers:
-            return _numbers(frame, names, domain.columns)
+        if kind == "csv" and source.schema is None:
+            _check_header(source, names, domain.columns)
+            if not _set_to_true(source.options, "inferSchema"):
+                return _numbers(frame, names, domain.columns)
         return frame
     raise InputError(failure)
 
@@ -70,6 +74,25 @@ def _options(source: InputSource, kind: str) -> dict[str, str]:
     if kind == "csv" and source.location.lower().endswith(".tsv"):
         defaults["sep"] = "\t"
     return {**defaults, **source.options}
+
+
+def _set_to_true(options: Mapping[str, str], key: str, default: str = "false") -> bool:
+    """Tell whether an option is on; Spark's reader ignores the case of option names."""
+    named = {name.lower(): value.lower() for name, value in options.items()}
+    return named.get(key.lower(), default) == "true"
+
+
+def _check_header(source: InputSource, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a first line that names no wanted column: it may be a row, so it is not quoted."""
+    known = {name.removeprefix(_BOM).lower() for name in names}
+    if _set_to_true(source.options, "header", "true") and not any(
+        name.lower() in known for name in wanted
+    ):
+        raise ColumnError(
+            f"columns: the first line of {source.location!r} names none of "
+            f"{', '.join(map(repr, wanted))}; if the file has no header, "
+            "give --input-option header=false and --input-schema"
+        )
 
 
 def _check_options(options: Mapping[str, str]) -> None:
@@ -99,8 +122,7 @@ def _json_schema(domain: Domain) -> str:
 
 def _explain(error: Exception, source: InputSource, kind: str) -> str:
     """Say what could not be opened; Spark's own text is left out, since it may quote a row."""
-    getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
-    condition = (getter() if getter else None) or type(error).__name__
+    condition = error_condition(error) or type(error).__name__
     where = f"input: {source.location!r} as {kind}"
     if any(condition.startswith(name) for name in _NOT_FOUND):
         return f"{where}: there is no such {'table' if kind == 'table' else 'path'}"

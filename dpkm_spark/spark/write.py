@@ -60,7 +60,7 @@ class OutputFolder:
         marker = table_to_frame(self._spark, pa.table({"value": pa.array([run_id])}))
         target = self.write_frame(_MARKER, marker.coalesce(1), "text")
         # Two paths: for a single one Spark looks for a streaming sink's metadata, and warns.
-        files = self._spark.read.format("binaryFile").load([target, target]).inputFiles()
+        files = self._spark.read.format("binaryFile").load([_literal(target)] * 2).inputFiles()
         address = urlsplit(files[0]) if files else urlsplit(target)
         if address.scheme in ("", "file"):
             folder = Path(re.sub("^file:/+", "/", self._path))
@@ -108,7 +108,12 @@ class OutputFolder:
     def _found(self, path: str) -> bool:
         try:
             # Listing is all this does, since the format's schema is fixed.
-            _ = self._spark.read.format("binaryFile").load([path, path]).schema
+            _ = self._spark.read.format("binaryFile").load([_literal(path)] * 2).schema
         except Exception:
             return False
         return True
+
+
+def _literal(path: str) -> str:
+    """Escape what Spark's reader would take for a pattern; its writer takes paths literally."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
