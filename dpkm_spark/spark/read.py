@@ -15,7 +15,6 @@ from dpkm_spark.spark.source import InputSource
 #: Formats whose files carry no schema: Spark would infer one from the rows.
 _UNTYPED = ("csv", "json")
 _NOT_FOUND = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
-_BOM = "\ufeff"
 
 
 def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> DataFrame:
@@ -84,7 +83,7 @@ def _set_to_true(options: Mapping[str, str], key: str, default: str = "false") -
 
 def _check_header(source: InputSource, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Refuse a first line that names no wanted column: it may be a row, so it is not quoted."""
-    known = {name.removeprefix(_BOM).lower() for name in names}
+    known = {name.lower() for name in names}
     if _set_to_true(source.options, "header", "true") and not any(
         name.lower() in known for name in wanted
     ):
@@ -105,13 +104,12 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _numbers(frame: DataFrame, names: Sequence[str], wanted: Sequence[str]) -> DataFrame:
-    """Turn the wanted text columns into doubles, and drop a byte order mark from the first name."""
-    clean = [name.removeprefix(_BOM) for name in names]
+    """Turn the wanted text columns into doubles: null where the text is no number."""
     loose = {name.lower() for name in wanted}
-    items: list[str | tuple[str, str]] = []
-    for name, label in zip(names, clean, strict=True):
-        number = label in wanted or label.lower() in loose
-        items.append((label, f"try_cast({quote(name)} AS double)" if number else quote(name)))
+    items: list[str | tuple[str, str]] = [
+        (name, f"try_cast({quote(name)} AS double)") if name.lower() in loose else name
+        for name in names
+    ]
     return select_sql(frame, items)
 
 
