@@ -6,10 +6,6 @@ order of rows, their partitioning, or tasks that run twice.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,15 +17,13 @@ from dpkm_spark.grid import Grid
 from dpkm_spark.spark.columns import InputColumn, resolve_columns
 from dpkm_spark.spark.failures import error_condition
 from dpkm_spark.spark.frames import frame_to_table
+from dpkm_spark.spark.quiet import wire_logs_off
 
 #: (most cells, counters per key): a key per cell thrashes the hash map of Spark's aggregate once
 #: it outgrows a core's cache, so large grids count several neighbouring cells under one key.
 #: Measured by benchmarks/histogram.py; more than 16 counters make the generated code too slow.
 _COUNTERS = ((1 << 13, 1), (1 << 17, 4))
 _MOST_COUNTERS = 16
-
-#: At DEBUG these loggers write what the driver exchanges with Spark, un-noised counts included.
-_WIRE_LOGGERS = ("py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark.sql.connect.logging")
 
 
 class SparkEngine:
@@ -109,7 +103,7 @@ def _values(frame: DataFrame, columns: list[InputColumn], domain: Domain) -> Dat
 def _fetch(frame: DataFrame, name: str) -> pa.Table:
     """Run an aggregate; what goes wrong is told without a word that Spark said of the data."""
     try:
-        with _wire_logs_off():
+        with wire_logs_off():
             return frame_to_table(frame)
     except Exception as error:
         failure = _describe(error)
@@ -124,17 +118,3 @@ def _describe(error: Exception) -> str:
     """Name a Spark failure by class and error condition, both independent of the rows' values."""
     condition = error_condition(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")
-
-
-@contextmanager
-def _wire_logs_off() -> Iterator[None]:
-    """Keep un-noised numbers out of debug logs while they travel."""
-    loggers = [logging.getLogger(name) for name in _WIRE_LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

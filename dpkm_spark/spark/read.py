@@ -10,6 +10,7 @@ from dpkm_spark.domain import Domain
 from dpkm_spark.errors import ColumnError, InputError, ParameterError
 from dpkm_spark.spark.failures import error_condition
 from dpkm_spark.spark.frames import quote, select_sql
+from dpkm_spark.spark.quiet import wire_logs_off
 from dpkm_spark.spark.source import InputSource
 
 #: Formats whose files carry no schema: Spark would infer one from the rows.
@@ -50,13 +51,10 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
     kind = source.resolved_format
     declared = source.schema or (_json_schema(domain) if kind == "json" else None)
     try:
-        if kind == "table":
-            frame = spark.table(source.location)
-        else:
-            reader = spark.read.format(kind).options(**_options(source, kind))
-            frame = (reader.schema(declared) if declared else reader).load(source.location)
-        # Connect analyses lazily; asking for the schema makes both kinds fail here.
-        names = frame.schema.names
+        with wire_logs_off():
+            frame = _open(spark, source, kind, declared)
+            # Connect analyses lazily; asking for the schema makes both kinds fail here.
+            names = frame.schema.names
     except Exception as error:
         failure = _explain(error, source, kind)
     else:
@@ -66,6 +64,13 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
                 return _numbers(frame, names, domain.columns)
         return frame
     raise InputError(failure)
+
+
+def _open(spark: SparkSession, source: InputSource, kind: str, schema: str | None) -> DataFrame:
+    if kind == "table":
+        return spark.table(source.location)
+    reader = spark.read.format(kind).options(**_options(source, kind))
+    return (reader.schema(schema) if schema else reader).load(source.location)
 
 
 def _options(source: InputSource, kind: str) -> dict[str, str]:

@@ -30,8 +30,8 @@ def job_session(name: str) -> Iterator[SparkSession]:
     ------
     SparkSession
     """
-    ours = SparkSession.getActiveSession() is None
-    spark = SparkSession.builder.appName(name).getOrCreate()
+    active = SparkSession.getActiveSession()
+    spark = active or SparkSession.builder.appName(name).getOrCreate()
     for key, value in _RUNTIME_SETTINGS.items():
         # Serverless platforms refuse some settings; each only widens what can be read.
         with contextlib.suppress(Exception):
@@ -39,5 +39,5 @@ def job_session(name: str) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        if ours:
+        if active is None:
             spark.stop()
