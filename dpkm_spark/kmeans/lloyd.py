@@ -34,7 +34,7 @@ _WORTH_A_THREAD = 1 << 21
 #: A cluster whose noisy weight is below this keeps its centroid.
 _MIN_WEIGHT = 1.0
 #: A round improves a restart if it lowers the objective by more than this share of it.
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-5
 #: Rounds in a row without improvement after which a restart ends.
 _PATIENCE = 3
 
