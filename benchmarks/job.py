@@ -31,7 +31,7 @@ def main() -> None:
         def whole(engine: SparkEngine = engine) -> None:
             eugkm(PrivateTable(engine, Budget(Fraction(1))), EUGKMParameters(k=K))
 
-        ours, base, times = ratio(frame, whole)
+        ours, base, times = ratio(frame, whole, repeats=2)
         print(f"EUGkM, {ROWS:,} rows, d = {len(columns)}, k = {K}, epsilon = 1")
         print(f"  whole {ours:6.2f} s   scan {base:5.2f} s   {times:5.1f} x", flush=True)
         _phases(engine, len(columns), base)

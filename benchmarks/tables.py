@@ -11,7 +11,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("x0", "x1", "x2", "x3")
-_REPEATS = 5
 
 
 def session() -> SparkSession:
@@ -50,7 +49,9 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def ratio(frame: DataFrame, action: Callable[[], object]) -> tuple[float, float, float]:
+def ratio(
+    frame: DataFrame, action: Callable[[], object], repeats: int = 5
+) -> tuple[float, float, float]:
     """Time an action against a scan of the same table, by turns.
 
     Returns
@@ -62,7 +63,7 @@ def ratio(frame: DataFrame, action: Callable[[], object]) -> tuple[float, float,
     scan(frame)
     action()
     scans, actions = [], []
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         scans.append(seconds(lambda: scan(frame)))
         actions.append(seconds(action))
     ours, base = statistics.median(actions), statistics.median(scans)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from dpkm_spark.algorithms.eugkm import EUGKMResult
 from dpkm_spark.job.request import Request
+from dpkm_spark.report.numbers import coordinate, printable, short, whole
 
 _MOST_ROWS = 30
 _MOST_COLUMNS = 8
-_WIDEST = 24
 #: Ns for which a dry run shows the grid when N is not declared.
 _EXAMPLE_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 
@@ -79,11 +78,13 @@ def result_text(request: Request, result: EUGKMResult, outputs: Mapping[str, str
 def _table(request: Request, result: EUGKMResult) -> list[str]:
     domain = request.domain
     shown = min(domain.dimension, _MOST_COLUMNS)
-    digits = [_digits(domain.lower[i], domain.upper[i]) for i in range(shown)]
-    header = ["cluster", "noisy size", *[shorten(label) for label in domain.labels[:shown]]]
+    header = ["cluster", "noisy size", *[short(label) for label in domain.labels[:shown]]]
     rows = [
-        [str(j), f"{result.noisy_sizes[j]:,.0f}"]
-        + [fixed(result.centroids[j, i], digits[i]) for i in range(shown)]
+        [str(j), whole(result.noisy_sizes[j])]
+        + [
+            coordinate(result.centroids[j, i], domain.lower[i], domain.upper[i])
+            for i in range(shown)
+        ]
         for j in range(min(len(result.centroids), _MOST_ROWS))
     ]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
@@ -97,29 +98,6 @@ def _table(request: Request, result: EUGKMResult) -> list[str]:
     return lines
 
 
-def _digits(low: float, high: float) -> int:
-    """Decimals that resolve about a thousandth of the bounds' width."""
-    return 3 - math.floor(math.log10(high - low))
-
-
-def fixed(value: float, digits: int) -> str:
-    """Write a value with so many decimals, or in scientific form where that would be long."""
-    if 0 <= digits <= 9 and abs(value) < 1e12:
-        return f"{value:.{digits}f}"
-    return f"{value:.0f}" if -9 <= digits < 0 and abs(value) < 1e12 else f"{value:.6e}"
-
-
 def number(value: float) -> str:
     """Write a number briefly."""
     return f"{value:.6g}"
-
-
-def printable(text: str) -> str:
-    """Make control characters of a name visible, so that it cannot steer the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def shorten(text: str) -> str:
-    """Cut a name for the table's head."""
-    text = printable(text)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
