@@ -371,5 +371,5 @@ def test_the_plan_shows_bounds_and_no_control_characters(
 ) -> None:
     flags = (*NEEDED[:6], "--bounds", "evil\x1b[2Jname\n=-1:2.5", "--dry-run")
     plan = run_main(capsys, *flags).out
-    assert r"evil\x1b[2Jname\n: -1.0 to 2.5" in plan
+    assert "evil\u241b[2Jname\u240a: -1.0 to 2.5" in plan
     assert "\x1b" not in plan
