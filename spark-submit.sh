@@ -238,6 +238,9 @@ if [[ $deploy_mode != cluster && $job == /*.py ]]; then
     exec "$python" "$job" "$@"
 fi
 
+# A second attempt of the driver would draw anew and so spend the budget again.
+[[ $deploy_mode != cluster ]] ||
+    options=(--conf spark.yarn.maxAppAttempts=1 ${options[@]+"${options[@]}"})
 [[ -z $py_files ]] || options+=(--py-files "$py_files")
 [[ -z $remote ]] || options+=(--remote "$remote")
 exec "$SPARK_HOME/bin/spark-submit" ${options[@]+"${options[@]}"} ${job:+"$job"} "$@"

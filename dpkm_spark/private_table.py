@@ -130,8 +130,8 @@ class PrivateTable:
                 "the configuration has changed, so use another run id"
             )
         self._budget.charge(query.epsilon, query.name)
-        self._position += 1
         if position < len(stored):
+            self._position += 1
             return stored[position].values
         calibration = calibrate(query.sensitivity, query.epsilon)
         self._transcript.reserve(position, query)
@@ -144,6 +144,7 @@ class PrivateTable:
             values=self.__noise.add(self._exact(query), calibration),
         )
         self._transcript.release(position, answer)
+        self._position += 1
         return answer.values
 
     def _exact(self, query: Query) -> IntArray:

@@ -72,7 +72,7 @@ def run(request: Request) -> None:
     started = datetime.now(timezone.utc)
     with Progress(JOB, quiet=request.quiet) as progress:
         progress("starting Spark")
-        with job_session(f"dpkm-spark {JOB} {request.run_id}") as spark:
+        with job_session(f"dpkm-spark {JOB} {request.run_id}", request.domain.columns) as spark:
             # Whatever can be known to go wrong goes wrong before a query is paid for.
             folder = OutputFolder(spark, request.output)
             if not request.overwrite and folder.exists():
@@ -93,7 +93,7 @@ def run(request: Request) -> None:
                     transcript=table.transcript,
                     started=started,
                 )
-            except OutputError:
+            except BaseException:
                 # It is paid for, so at least the terminal gets it.
                 print(result_text(request, result, {}))
                 raise

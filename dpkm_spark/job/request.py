@@ -14,7 +14,7 @@ from dpkm_spark.errors import ParameterError
 from dpkm_spark.grid import GridRule
 from dpkm_spark.job import sample
 from dpkm_spark.job.bounds import make_domain
-from dpkm_spark.spark.source import InputSource
+from dpkm_spark.spark.source import InputSource, redact_uri
 
 _SECRET = re.compile(r"password|passwd|secret|token|credential|key", re.IGNORECASE)
 
@@ -64,18 +64,18 @@ class Request:
     @property
     def source_name(self) -> str:
         """The input in words, without credentials."""
-        return "the embedded sample" if self.source is None else redact_uri(self.source.location)
+        return "the embedded sample" if self.source is None else self.source.shown
 
     def public_input(self) -> dict[str, Any]:
         """Give the input for `run.json`, without credentials."""
         if self.source is None:
             return {"sample": True}
         options = {
-            key: "(withheld)" if _SECRET.search(key) else value
+            key: "(withheld)" if _SECRET.search(f"{key}={value}") else redact_uri(value)
             for key, value in self.source.options.items()
         }
         return {
-            "location": redact_uri(self.source.location),
+            "location": self.source.shown,
             "format": self.source.resolved_format,
             "options": options,
             "schema": self.source.schema,
@@ -102,6 +102,8 @@ def make_request(job: str, options: Mapping[str, Any]) -> Request:
         If something is missing or does not fit together.
     """
     source, domain, k, epsilon = _data_part(options)
+    if options["cells_per_dimension"] is not None and options["grid"] != "fixed":
+        raise ParameterError("cells-per-dimension: goes with --grid fixed")
     rule = GridRule(
         name=options["grid"],
         theta=options["theta"],
@@ -175,8 +177,3 @@ def _check_names(request: Request) -> None:
         taken[name.lower()] = name
     if request.domain.packed and request.output_format == "csv":
         raise ParameterError("output-format: csv cannot hold an array column; use parquet or json")
-
-
-def redact_uri(text: str) -> str:
-    """Drop user and password from a URI."""
-    return re.sub(r"(?<=://)[^/@]*@", "", text)

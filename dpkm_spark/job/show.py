@@ -15,6 +15,8 @@ _EXAMPLE_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 
 NOT_PRIVATE = "NOT PRIVATE: the noise was seeded, so anyone can subtract it. Do not publish."
 
+ONE_CELL = "The grid has a single cell, so these centroids say nothing: use fewer columns."
+
 
 def plan_text(request: Request) -> str:
     """Describe what a run would spend and which grid it would use, from public facts alone."""
@@ -67,6 +69,8 @@ def result_text(request: Request, result: EUGKMResult, outputs: Mapping[str, str
         f" at epsilon = {number(float(request.epsilon))}{rows},",
         f"from {grid.size:,} noisy cells, {grid.cells_per_dimension:,} a dimension{capped}.",
     ]
+    if grid.size == 1 and request.parameters.k > 1:
+        lines += ["", ONE_CELL]
     if not result.synopsis.private:
         lines += ["", NOT_PRIVATE]
     lines += ["", *_table(request, result), ""]

@@ -125,8 +125,8 @@ class MemoryTranscript:
         return tuple(self._answers)
 
     def reserve(self, position: int, query: Query) -> None:
-        """Record that ``query`` is charged; only the next position can be reserved, once."""
-        if position != len(self._answers) or self._reserved is not None:
+        """Record that ``query`` is charged; one that failed before its release is given up."""
+        if position != len(self._answers):
             raise InvariantError(f"transcript: position {position} cannot be reserved now")
         self._reserved = query
 

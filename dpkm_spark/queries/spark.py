@@ -115,6 +115,6 @@ def _fetch(frame: DataFrame, name: str) -> pa.Table:
 
 
 def _describe(error: Exception) -> str:
-    """Name a Spark failure by class and error condition, both independent of the rows' values."""
+    """Name a Spark failure by class and error condition, which quote no value of a row."""
     condition = error_condition(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")

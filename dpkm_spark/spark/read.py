@@ -13,8 +13,8 @@ from dpkm_spark.spark.frames import quote, select_sql
 from dpkm_spark.spark.quiet import wire_logs_off
 from dpkm_spark.spark.source import InputSource
 
-#: Formats whose files carry no schema: Spark would infer one from the rows.
-_UNTYPED = ("csv", "json")
+#: Formats whose types Spark would infer from the rows, besides csv and json.
+_INFERRED = ("xml",)
 _NOT_FOUND = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 
 
@@ -47,8 +47,8 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
     ParameterError
         If an option would make a malformed row fail the job.
     """
-    _check_options(source.options)
     kind = source.resolved_format
+    _check_source(source, kind)
     declared = source.schema or (_json_schema(domain) if kind == "json" else None)
     try:
         with wire_logs_off():
@@ -68,7 +68,7 @@ def read_input(spark: SparkSession, source: InputSource, domain: Domain) -> Data
 
 def _open(spark: SparkSession, source: InputSource, kind: str, schema: str | None) -> DataFrame:
     if kind == "table":
-        return spark.table(source.location)
+        return spark.read.options(**source.options).table(source.location)
     reader = spark.read.format(kind).options(**_options(source, kind))
     return (reader.schema(schema) if schema else reader).load(source.location)
 
@@ -93,14 +93,20 @@ def _check_header(source: InputSource, names: Sequence[str], wanted: Sequence[st
         name.lower() in known for name in wanted
     ):
         raise ColumnError(
-            f"columns: the first line of {source.location!r} names none of "
+            f"columns: the first line of {source.shown!r} names none of "
             f"{', '.join(map(repr, wanted))}; if the file has no header, "
             "give --input-option header=false and --input-schema"
         )
 
 
-def _check_options(options: Mapping[str, str]) -> None:
-    for key, value in options.items():
+def _check_source(source: InputSource, kind: str) -> None:
+    if kind in _INFERRED and source.schema is None:
+        raise ParameterError(
+            f"input-schema: {kind} needs one, or Spark would infer types from the rows"
+        )
+    if kind == "table" and source.schema is not None:
+        raise ParameterError("input-schema: a catalog table has its own types")
+    for key, value in source.options.items():
         if key.lower() == "mode" and value.upper() == "FAILFAST":
             raise ParameterError(
                 "input-option: mode=FAILFAST would fail the job on one malformed row, and so "
@@ -126,11 +132,13 @@ def _json_schema(domain: Domain) -> str:
 def _explain(error: Exception, source: InputSource, kind: str) -> str:
     """Say what could not be opened; Spark's own text is left out, since it may quote a row."""
     condition = error_condition(error) or type(error).__name__
-    where = f"input: {source.location!r} as {kind}"
+    where = f"input: {source.shown!r} as {kind}"
     if any(condition.startswith(name) for name in _NOT_FOUND):
         return f"{where}: there is no such {'table' if kind == 'table' else 'path'}"
     if condition.startswith("UNABLE_TO_INFER_SCHEMA"):
         return f"{where}: no schema found; is it empty, or of another --input-format?"
+    if condition.startswith("COLUMN_ALREADY_EXISTS"):
+        return f"{where}: column names differ by case only; use --conf spark.sql.caseSensitive=true"
     if condition.startswith("DATA_SOURCE_NOT_FOUND"):
         return f"{where}: the session knows no such format; is a package missing (--packages)?"
     return f"{where}: Spark cannot open it ({condition})"

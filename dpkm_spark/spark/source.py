@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,3 +42,15 @@ class InputSource:
         path = self.location.rstrip("/").lower()
         found = [kind for suffix, kind in _BY_SUFFIX.items() if path.endswith(suffix)]
         return found[0] if found else "parquet"
+
+    @property
+    def shown(self) -> str:
+        """The location as it may be published: without password, signature or token."""
+        return redact_uri(self.location)
+
+
+def redact_uri(text: str) -> str:
+    """Drop a user's password and the query part, which can hold a signature, from a URI."""
+    if "://" not in text:
+        return text
+    return re.sub(r"(?<=://)[^/@]*:[^/@]*@", "", text).partition("?")[0]

@@ -15,7 +15,7 @@ from dpkm_spark.spark.frames import table_to_frame
 
 #: What a run leaves under its output folder.
 RESULTS = ("centroids", "synopsis", "run.json", "report.html")
-_MARKER = "started"
+_MARKER = "dpkm-started"
 
 
 class OutputFolder:
@@ -61,8 +61,12 @@ class OutputFolder:
         target = self.write_frame(_MARKER, marker.coalesce(1), "text")
         # Two paths: for a single one Spark looks for a streaming sink's metadata, and warns.
         files = self._spark.read.format("binaryFile").load([_literal(target)] * 2).inputFiles()
-        address = urlsplit(files[0]) if files else urlsplit(target)
-        if address.scheme in ("", "file"):
+        if not files:
+            raise OutputError(
+                f"output: what Spark wrote to {self._path!r} cannot be found again; "
+                "is it a folder that driver and executors share?"
+            )
+        if urlsplit(files[0]).scheme in ("", "file"):
             folder = Path(re.sub("^file:/+", "/", self._path))
             if (folder / _MARKER / "_SUCCESS").exists():
                 shutil.rmtree(folder / _MARKER)

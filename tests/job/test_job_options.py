@@ -373,3 +373,8 @@ def test_the_plan_shows_bounds_and_no_control_characters(
     plan = run_main(capsys, *flags).out
     assert "evil\u241b[2Jname\u240a: -1.0 to 2.5" in plan
     assert "\x1b" not in plan
+
+
+def test_cells_without_the_fixed_rule_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run_main(capsys, "--cells-per-dimension", "64", "--dry-run")
+    assert "--grid fixed" in outcome.error(2)
