@@ -14,7 +14,7 @@ from dpkm_spark.job.request import make_request
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: Options of spark-submit itself that the README mentions.
-SPARK_FLAGS = {"--master", "--conf", "--packages"}
+SPARK_FLAGS = {"--master", "--conf", "--packages", "--supervise"}
 
 
 def test_readme_python_runs_as_printed() -> None:
