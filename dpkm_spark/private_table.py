@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
-from dpkm_spark.domain import Domain, IntArray
-from dpkm_spark.errors import InvariantError, TranscriptError
+from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
+from dpkm_spark.errors import EpsilonError, ParameterError, TranscriptError
 from dpkm_spark.grid import Grid
 from dpkm_spark.privacy.budget import Budget, parse_epsilon
-from dpkm_spark.privacy.mechanisms import MECHANISM, NoiseSource, SystemNoise, calibrate
+from dpkm_spark.privacy.mechanisms import (
+    MECHANISM,
+    SELECTION,
+    NoiseSource,
+    SystemNoise,
+    calibrate,
+    calibrate_selection,
+)
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript, Query, Transcript, public_seed
+from dpkm_spark.queries import nearest
+from dpkm_spark.queries.blocks import BlockPlan
 from dpkm_spark.queries.engine import QueryEngine
+
+# Algorithms know plans through the door: they may not import the queries themselves.
+__all__ = ["BlockPlan", "NoisySums", "PrivateTable"]
+
+#: Noise of this scale exceeds 2^62 with probability exp(-2^20); more could overflow int64.
+_LARGEST_SCALE = 1 << 42
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """Noisy sums and sizes of clusters, in normalised units.
+
+    Parameters
+    ----------
+    sums : ndarray of float64, shape (k, d)
+        Noisy sums of the coordinates in [-1, 1] of each cluster's rows.
+    sizes : ndarray of float64, shape (k,)
+        Noisy number of rows; may be negative.
+    """
+
+    sums: FloatArray
+    sizes: FloatArray
 
 
 class PrivateTable:
@@ -89,7 +124,8 @@ class PrivateTable:
         BudgetExceededError
             If less than ``epsilon`` is left; nothing is computed then.
         """
-        return int(self._ask(_query("count", {}, epsilon))[0])
+        query = _query("count", {}, 1, epsilon)
+        return int(self._ask_sums(query, lambda: np.array([self.__engine.count()]))[0])
 
     def noisy_histogram(self, grid: Grid, epsilon: Fraction) -> IntArray:
         """Count the rows of every cell, with noise on each, empty ones too.
@@ -114,14 +150,229 @@ class PrivateTable:
             If less than ``epsilon`` is left; nothing is computed then.
         """
         shape = {"dimension": grid.dimension, "cells_per_dimension": grid.cells_per_dimension}
-        return self._ask(_query("cell_histogram", shape, epsilon))
+        query = _query("cell_histogram", shape, 1, epsilon)
+        return self._ask_sums(query, lambda: self.__engine.cell_histogram(grid))
 
-    def _ask(self, query: Query) -> IntArray:
+    def noisy_marginals(self, bins: int, epsilon: Fraction) -> IntArray:
+        """Count the rows of every bin of every dimension, with noise on each.
+
+        A row is in one bin of each dimension, so the sensitivity is d; costs ``epsilon``.
+
+        Parameters
+        ----------
+        bins : int
+            Equal bins per dimension.
+        epsilon : Fraction
+            The share to charge.
+
+        Returns
+        -------
+        ndarray of int64, shape (d, bins)
+            Noisy counts, possibly negative; read-only.
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than ``epsilon`` is left; nothing is computed then.
+        """
+        d = self.domain.dimension
+        query = _query("marginals", {"bins": bins, "dimension": d}, d, epsilon)
+        flat = self._ask_sums(query, lambda: self.__engine.marginals(bins).reshape(-1))
+        return flat.reshape(d, bins)
+
+    def noisy_cluster_sums(
+        self, centroids: FloatArray, epsilon: Fraction, count_weight: int = SCALE
+    ) -> NoisySums:
+        """Sum and count the rows nearest to each centroid, with noise on each, empty ones too.
+
+        A row is in one cluster, where it changes each of d sums by at most 1 and the count by 1. In
+        integers: sums in units of 1 / SCALE, and counts times ``count_weight``. So the sensitivity
+        is d SCALE + ``count_weight``, and one noise scale serves the whole: with the default, noise
+        of scale (d + 1) / epsilon on every sum and count; with W, of scale (d + W / SCALE) /
+        epsilon on sums and SCALE / W times that on counts. Costs ``epsilon``.
+
+        Parameters
+        ----------
+        centroids : ndarray of float64, shape (k, d)
+            Normalised, in [-1, 1].
+        epsilon : Fraction
+            The share to charge.
+        count_weight : int
+            W, how many units a count of one weighs, 1 to 2^40.
+
+        Returns
+        -------
+        NoisySums
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than ``epsilon`` is left; nothing is computed then.
+        EpsilonError
+            If so small a share could overflow the noise.
+
+        References
+        ----------
+        Su et al., 2016, Section 3.1 (one round of DPLloyd).
+        """
+        points = nearest.to_coordinates(centroids)
+        k, d = points.shape
+        if not 1 <= count_weight <= 1 << 40:
+            raise ParameterError(f"count_weight: got {count_weight}; must be between 1 and 2^40")
+        parameters = {"clusters": k, "count_weight": count_weight, "points_digest": _digest(points)}
+        query = _query("cluster_sums", parameters, d * SCALE + count_weight, epsilon)
+
+        def exact() -> IntArray:
+            sums = self.__engine.cluster_sums(points)
+            sums[:, d] *= count_weight
+            return sums.reshape(-1)
+
+        prepare = partial(self.__engine.prepare_sums, k)
+        noisy = self._ask_sums(query, exact, prepare).reshape(k, d + 1)
+        return NoisySums(noisy[:, :d] / SCALE, noisy[:, d] / count_weight)
+
+    def noisy_block_mean(self, plan: BlockPlan, epsilon: Fraction) -> FloatArray:
+        """Average the k centroids that k-means finds in each of l blocks, with noise on each.
+
+        A row is in one block, whose k d output coordinates are clamped to the plan's box and
+        written as integers in [0, SCALE]. So a row changes the sum over all blocks by at most
+        k d SCALE in L1; noise of that scale on the sum is, on coordinate i of a mean, noise of
+        scale (high_i - low_i) k d / (l epsilon). Empty blocks count too. Costs ``epsilon``.
+
+        Parameters
+        ----------
+        plan : BlockPlan
+            Blocks, starts and box: all public.
+        epsilon : Fraction
+            The share to charge.
+
+        Returns
+        -------
+        ndarray of float64, shape (k, d)
+            Normalised means, clipped to the box.
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than ``epsilon`` is left; nothing is computed then.
+        ParameterError
+            If the plan is for another number of dimensions.
+        EpsilonError
+            If so small a share could overflow the noise.
+
+        References
+        ----------
+        Su et al., 2016, Section 3.2 and Equation 3; Mohan et al., GUPT, SIGMOD 2012.
+        """
+        k, d = plan.starts.shape
+        if d != self.domain.dimension:
+            raise ParameterError(f"plan: got {d} dimensions; must be {self.domain.dimension}")
+        parameters = {
+            "clusters": k,
+            "blocks": plan.blocks,
+            "rounds": plan.rounds,
+            "plan_digest": _digest(plan.numbers()),
+        }
+        query = _query("block_sums", parameters, plan.sensitivity, epsilon)
+        noisy = self._ask_sums(
+            query,
+            lambda: self.__engine.block_sums(plan).reshape(-1),
+            self.__engine.prepare_heavy,
+        )
+        return plan.means(noisy.reshape(k, d))
+
+    def private_select(self, candidates: FloatArray, chosen: int, epsilon: Fraction) -> IntArray:
+        """Choose sets of centroids of low cost, one after the other, without replacement.
+
+        The cost of a set is the sum of squared distances to the nearest of its centroids. Adding a
+        row raises every cost by at most max_w min_j of the squared distance from centroid j of
+        candidate w to the corner opposite to it, as no row can be farther away; so noise on that
+        scale serves, which depends on the candidates only and shrinks with them (the enhanced
+        exponential mechanism). One selection costs ``epsilon / chosen``, all of them ``epsilon``.
+
+        Parameters
+        ----------
+        candidates : ndarray of float64, shape (m, k, d)
+            Normalised sets of centroids, public.
+        chosen : int
+            Number of selections, at most m.
+        epsilon : Fraction
+            The share to charge for all selections together.
+
+        Returns
+        -------
+        ndarray of int64, shape (chosen,)
+            Indices into ``candidates``, in the order of selection; read-only.
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than ``epsilon`` is left; nothing is computed then.
+        EpsilonError
+            If the share is below sensitivity / 2^42.
+        ParameterError
+            If ``chosen`` is out of range, or squared distances in so many dimensions would not be
+            exact; nothing is charged then.
+
+        References
+        ----------
+        Su et al., 2016, Section 3.3; the bound is derived in docs/algorithms/pgkm.md.
+        """
+        points = nearest.to_coordinates(candidates)
+        m, _, d = points.shape
+        if not 1 <= chosen <= m:
+            raise ParameterError(f"chosen: got {chosen}; must be between 1 and {m}")
+        if d > nearest.MOST_DIMENSIONS:
+            raise ParameterError(f"columns: got {d}; at most {nearest.MOST_DIMENSIONS} can be used")
+        parameters = {"candidates": m, "chosen": chosen, "points_digest": _digest(points)}
+        query = _query("private_select", parameters, _largest_cost(points), epsilon)
+        calibration = calibrate_selection(query.sensitivity, query.epsilon / chosen)
+
+        def answer() -> Answer:
+            costs = self.__engine.candidate_costs(points)[:, 0]
+            return Answer(
+                query=query,
+                mechanism=SELECTION,
+                scale=calibration.scale,
+                epsilon_used=_times(calibration.epsilon_used, chosen, query.epsilon),
+                private=self.__noise.private,
+                values=self.__noise.least(costs, chosen, calibration),
+            )
+
+        return self._ask(query, answer, self.__engine.prepare_heavy)
+
+    def _ask_sums(
+        self,
+        query: Query,
+        exact: Callable[[], IntArray],
+        prepare: Callable[[], None] = lambda: None,
+    ) -> IntArray:
+        """Answer a query by exact integers plus discrete Laplace noise."""
+        # Whatever can go wrong without the rows goes wrong before they are paid for.
+        calibration = calibrate(query.sensitivity, query.epsilon)
+
+        def answer() -> Answer:
+            return Answer(
+                query=query,
+                mechanism=MECHANISM,
+                scale=calibration.scale,
+                epsilon_used=calibration.epsilon_used,
+                private=self.__noise.private,
+                values=self.__noise.add(exact(), calibration),
+            )
+
+        return self._ask(query, answer, prepare)
+
+    def _ask(
+        self, query: Query, answer: Callable[[], Answer], prepare: Callable[[], None]
+    ) -> IntArray:
         """Debit, then replay the stored answer or compute, add noise and store."""
         with self._lock:
-            return self._ask_next(query)
+            return self._ask_next(query, answer, prepare)
 
-    def _ask_next(self, query: Query) -> IntArray:
+    def _ask_next(
+        self, query: Query, answer: Callable[[], Answer], prepare: Callable[[], None]
+    ) -> IntArray:
         position = self._position
         stored = self._transcript.answers
         if position < len(stored) and stored[position].query != query:
@@ -129,38 +380,52 @@ class PrivateTable:
                 f"run {self._transcript.run_id!r}: stored answer {position} is to another query; "
                 "the configuration has changed, so use another run id"
             )
+        if position >= len(stored):
+            prepare()
         self._budget.charge(query.epsilon, query.name)
         if position < len(stored):
             self._position += 1
             return stored[position].values
-        calibration = calibrate(query.sensitivity, query.epsilon)
         self._transcript.reserve(position, query)
-        answer = Answer(
-            query=query,
-            mechanism=MECHANISM,
-            scale=calibration.scale,
-            epsilon_used=calibration.epsilon_used,
-            private=self.__noise.private,
-            values=self.__noise.add(self._exact(query), calibration),
-        )
-        self._transcript.release(position, answer)
+        new = answer()
+        self._transcript.release(position, new)
         self._position += 1
-        return answer.values
-
-    def _exact(self, query: Query) -> IntArray:
-        """Compute the exact aggregate a query names; the caller adds noise at once."""
-        if query.name == "count":
-            return np.array([self.__engine.count()], dtype=np.int64)
-        if query.name == "cell_histogram":
-            return self.__engine.cell_histogram(Grid(**query.parameters))
-        raise InvariantError(f"query: {query.name!r} has no exact aggregate")
+        return new.values
 
 
-def _query(name: str, parameters: Mapping[str, int], epsilon: Fraction) -> Query:
-    """Make a query of sensitivity 1, of the very epsilon that the budget will charge.
+def _query(name: str, parameters: Mapping[str, int], sensitivity: int, epsilon: Fraction) -> Query:
+    """Make a query of the very epsilon that the budget will charge.
 
     A caller may pass a float in spite of the types. The budget reads 0.1 as 1/10, so the noise
     must be drawn for 1/10 too, not for the slightly larger binary number.
     """
     exact = parse_epsilon(epsilon, f"epsilon of {name}")
-    return Query(name, parameters, sensitivity=1, epsilon=exact)
+    if sensitivity > _LARGEST_SCALE * exact:
+        raise EpsilonError(
+            f"epsilon of {name}: got {float(exact):.6g}; must be at least "
+            f"{sensitivity / _LARGEST_SCALE:.6g}, or the noise could overflow 64-bit integers"
+        )
+    return Query(name, parameters, sensitivity, exact)
+
+
+def _times(epsilon_used: float, times: int, most: Fraction) -> float:
+    """Multiply what one selection costs, never rounding past the share that bounds the product."""
+    product = epsilon_used * times
+    return math.nextafter(product, 0.0) if Fraction(product) > most else product
+
+
+def _digest(points: IntArray) -> int:
+    """Name an array of public points by a number, so that a replayed query can be compared."""
+    digest = hashlib.sha256(str(points.shape).encode() + points.astype("<i8").tobytes()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _largest_cost(candidates: IntArray) -> int:
+    """Bound what one row can add to any candidate's cost, in units of 1 / SCALE, rounded up.
+
+    The row farthest from a centroid is the corner opposite to it, at sum_i (|c_i| + SCALE)^2; and a
+    row's cost is its distance to the nearest centroid, at most the least of these.
+    """
+    corners = ((np.abs(candidates) + SCALE) ** 2).sum(axis=2)
+    most = int(corners.min(axis=1).max())
+    return -(-most // SCALE)

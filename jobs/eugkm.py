@@ -1,4 +1,4 @@
-"""Private k-means by a noisy grid: ``spark-submit jobs/eugkm.py --help``."""
+"""Private k-means by a noisy grid (EUGkM): ``spark-submit jobs/eugkm.py --help``."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 # nor shipped by --py-files, it is next door.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from dpkm_spark.job.eugkm import main
+from dpkm_spark.job.run import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("eugkm"))

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
-import numpy as np
-
+from dpkm_spark.algorithms.algorithm import (
+    Algorithm,
+    Clustering,
+    PlannedQuery,
+    by_size,
+    is_private,
+    require_budget,
+)
 from dpkm_spark.algorithms.notify import Notify, silent
-from dpkm_spark.domain import FloatArray
-from dpkm_spark.errors import BudgetExceededError, ParameterError
-from dpkm_spark.grid import GridChoice, GridRule
+from dpkm_spark.algorithms.settings import (
+    COUNT_SHARE,
+    DEFAULT_COUNT_SHARE,
+    LARGEST_K,
+    MAX_ITER,
+    PUBLIC_COUNT,
+    RESTARTS,
+    K,
+    Setting,
+    check_count,
+    check_range,
+    one_of,
+    real,
+    whole,
+)
+from dpkm_spark.errors import ParameterError
+from dpkm_spark.grid import DEFAULT_MAX_CELLS, DEFAULT_THETA, GridChoice, GridRule
 from dpkm_spark.kmeans.lloyd import lloyd_on_grid, require_exact_scores
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.synopsis import Synopsis
 
-#: Share of epsilon that buys the noisy N for the grid's size: 2 %.
-DEFAULT_COUNT_SHARE = Fraction(1, 50)
-LARGEST_K = 10_000
+ONE_CELL = "The grid has a single cell, so these centroids say nothing: use fewer columns."
 
 
 @dataclass(frozen=True)
@@ -50,15 +70,10 @@ class EUGKMParameters:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        _check_range("k", self.k, 1, LARGEST_K)
-        _check_range("restarts", self.restarts, 1, 10_000)
-        _check_range("max_iter", self.max_iter, 1, 1_000_000)
-        if self.public_count is not None:
-            _check_range("public_count", self.public_count, 0, 1 << 62)
-        if not 0 < self.count_share < 1:
-            raise ParameterError(
-                f"count_share: got {float(self.count_share):g}; must be between 0 and 1"
-            )
+        check_range("k", self.k, 1, LARGEST_K)
+        check_range("restarts", self.restarts, 1, 10_000)
+        check_range("max_iter", self.max_iter, 1, 1_000_000)
+        check_count(self.public_count, self.count_share)
 
     @property
     def buys_count(self) -> bool:
@@ -71,25 +86,33 @@ class EUGKMParameters:
         count = epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
         return count, epsilon - count
 
+    def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
+        """List the queries in order; see `Parameters.plan`."""
+        bought, rest = self.split(epsilon)
+        histogram = PlannedQuery("cell_histogram", rest, 1)
+        return (PlannedQuery("count", bought, 1), histogram) if bought else (histogram,)
 
-@dataclass(frozen=True, eq=False)
-class EUGKMResult:
-    """What EUGkM releases.
+    def record(self) -> dict[str, Any]:
+        """Give the parameters for `run.json`."""
+        return {
+            "k": self.k,
+            "grid_rule": self.rule.name,
+            "theta": self.rule.theta,
+            "max_cells": self.rule.max_cells,
+            "restarts": self.restarts,
+            "max_iter": self.max_iter,
+            "count_share": str(self.count_share),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EUGKMResult(Clustering):
+    """What EUGkM releases, a synopsis among it.
 
     Parameters
     ----------
-    centroids : ndarray of float64, shape (k, d)
-        In the table's units, largest cluster first.
-    noisy_sizes : ndarray of float64, shape (k,)
-        Noisy number of rows per cluster; may be negative.
-    synopsis : Synopsis
-        The noisy histogram all this comes from.
     grid_choice : GridChoice
         The grid, and what the rule wanted before the cap.
-    count : int or None
-        The N the rule used: noisy, or as declared; None if the rule needs none.
-    count_is_public : bool
-        Whether N was declared.
     best_restart, rounds : int
         The restart that was kept, and its rounds.
     converged : bool
@@ -98,16 +121,41 @@ class EUGKMResult:
         Its sum of squared distances on the synopsis, in normalised units; may be negative.
     """
 
-    centroids: FloatArray
-    noisy_sizes: FloatArray
     synopsis: Synopsis
     grid_choice: GridChoice
-    count: int | None
-    count_is_public: bool
     best_restart: int
     rounds: int
     converged: bool
     objective: float
+
+    def record(self) -> dict[str, Any]:
+        """Give what was found besides the arrays."""
+        choice = self.grid_choice
+        return {
+            **super().record(),
+            "grid": {
+                "cells_per_dimension": choice.grid.cells_per_dimension,
+                "cells": choice.grid.size,
+                "wanted_cells_per_dimension": choice.wanted,
+                "capped": choice.capped,
+            },
+            "best_restart": self.best_restart,
+            "rounds": self.rounds,
+            "converged": self.converged,
+            "objective_on_synopsis": self.objective,
+        }
+
+    def facts(self) -> dict[str, str]:
+        """Give lines for the report."""
+        choice = self.grid_choice
+        capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
+        cells = f"{choice.grid.cells_per_dimension:,} a dimension, {choice.grid.size:,} in all"
+        return {"Cells": cells + capped, "Chosen": "the best start by its score on the noisy cells"}
+
+    def warnings(self) -> list[str]:
+        """Say so if the grid cannot tell clusters apart."""
+        alone = self.grid_choice.grid.size == 1 and len(self.centroids) > 1
+        return [ONE_CELL] if alone else []
 
 
 def eugkm(
@@ -147,41 +195,57 @@ def eugkm(
     ----------
     Su, Cao, Li, Bertino, Jin, "Differentially Private k-Means Clustering", 2016, Section 4.2.
     """
-    if not table.remaining:
-        raise BudgetExceededError("epsilon: the whole budget of the table is spent")
-    count_epsilon, grid_epsilon = parameters.split(table.remaining)
+    count_epsilon, grid_epsilon = parameters.split(require_budget(table))
     count = parameters.public_count
     if parameters.buys_count:
         notify("asking for a noisy number of rows")
         count = table.noisy_count(count_epsilon)
-    choice = parameters.rule.choose(
-        dimension=table.domain.dimension, count=count or 0, epsilon=float(grid_epsilon)
-    )
-    require_exact_scores(choice.grid, parameters.k)
-    notify(f"asking for a noisy histogram of {choice.grid.size:,} cells")
-    counts = table.noisy_histogram(choice.grid, grid_epsilon)
-    private = all(answer.private for answer in table.transcript.answers)
-    synopsis = Synopsis(table.domain, choice.grid, counts, str(grid_epsilon), private)
-    return _cluster(
+    synopsis, choice = buy_synopsis(
         table,
-        parameters=parameters,
-        synopsis=synopsis,
-        choice=choice,
-        count=count,
+        parameters.rule,
+        k=parameters.k,
+        count=count or 0,
+        epsilon=grid_epsilon,
         notify=notify,
     )
+    return cluster_synopsis(
+        table, parameters, synopsis=synopsis, choice=choice, count=count, notify=notify
+    )
 
 
-def _cluster(
+def buy_synopsis(
     table: PrivateTable,
+    rule: GridRule,
     *,
+    k: int,
+    count: int,
+    epsilon: Fraction,
+    notify: Notify = silent,
+) -> tuple[Synopsis, GridChoice]:
+    """Ask for the noisy histogram on the grid that the rule chooses; costs ``epsilon``.
+
+    Raises
+    ------
+    ParameterError
+        If k is too large for the grid; nothing is paid for then.
+    """
+    choice = rule.choose(dimension=table.domain.dimension, count=count, epsilon=float(epsilon))
+    require_exact_scores(choice.grid, k)
+    notify(f"asking for a noisy histogram of {choice.grid.size:,} cells")
+    counts = table.noisy_histogram(choice.grid, epsilon)
+    return Synopsis(table.domain, choice.grid, counts, str(epsilon), is_private(table)), choice
+
+
+def cluster_synopsis(
+    table: PrivateTable,
     parameters: EUGKMParameters,
+    *,
     synopsis: Synopsis,
     choice: GridChoice,
     count: int | None,
-    notify: Notify,
+    notify: Notify = silent,
 ) -> EUGKMResult:
-    """Cluster the synopsis from all starts and keep the best by its own score."""
+    """Cluster the synopsis from all starts and keep the best by its own score; costs nothing."""
     notify(f"clustering the histogram from {parameters.restarts} starts")
     starts = sphere_packed_starts(
         parameters.restarts, parameters.k, choice.grid.dimension, table.public_random("starts")
@@ -196,10 +260,14 @@ def _cluster(
         ),
     )
     best = runs.best
-    order = np.argsort(-runs.weights[best], kind="stable")
+    centroids, sizes = by_size(table.domain, runs.centroids[best], runs.weights[best])
+    side = f"{choice.grid.cells_per_dimension:,} a dimension"
+    capped = f" (capped from {choice.wanted:,})" if choice.capped else ""
     return EUGKMResult(
-        centroids=table.domain.to_table_units(runs.centroids[best][order]),
-        noisy_sizes=runs.weights[best][order],
+        centroids=centroids,
+        noisy_sizes=sizes,
+        how=f"from {choice.grid.size:,} noisy cells, {side}{capped}",
+        private=synopsis.private,
         synopsis=synopsis,
         grid_choice=choice,
         count=count if parameters.rule.needs_count else None,
@@ -211,6 +279,54 @@ def _cluster(
     )
 
 
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ParameterError(f"{name}: got {value!r}; must be a whole number from {low} to {high}")
+GRID_SETTINGS = (
+    Setting("grid", one_of("grid", ("eug", "mkm", "fixed")), "rule for the number of cells: eug, "
+            "mkm or fixed (default: eug)", "RULE", default="eug"),
+    Setting("theta", real("theta"), "constant of eug (default: 10)", "T", default=DEFAULT_THETA),
+    Setting("cells-per-dimension", whole("cells-per-dimension"), "cells of --grid fixed", "M"),
+    Setting("max-cells", whole("max-cells"), "cap on the number of cells (default: 1048576)",
+            "M", default=DEFAULT_MAX_CELLS),
+)  # fmt: skip
+
+
+def grid_rule(values: Mapping[str, Any]) -> GridRule:
+    """Make the grid rule of `GRID_SETTINGS`."""
+    if values["cells_per_dimension"] is not None and values["grid"] != "fixed":
+        raise ParameterError("cells-per-dimension: goes with --grid fixed")
+    return GridRule(
+        name=values["grid"],
+        theta=values["theta"],
+        cells_per_dimension=values["cells_per_dimension"],
+        max_cells=values["max_cells"],
+    )
+
+
+def _outlook(parameters: EUGKMParameters, epsilon: Fraction, dimension: int, count: int) -> str:
+    _, share = parameters.split(epsilon)
+    choice = parameters.rule.choose(dimension=dimension, count=count, epsilon=float(share))
+    capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
+    side = choice.grid.cells_per_dimension
+    return f"{side:,} cells a dimension, {choice.grid.size:,} in all{capped}"
+
+
+def _configure(values: Mapping[str, Any]) -> EUGKMParameters:
+    return EUGKMParameters(
+        k=values["k"],
+        rule=grid_rule(values),
+        public_count=values["public_count"],
+        count_share=values["count_share"],
+        restarts=values["restarts"],
+        max_iter=values["max_iter"],
+    )
+
+
+ALGORITHM = Algorithm(
+    name="eugkm",
+    title="EUGkM",
+    about="Private k-means clusters of a table, by a noisy grid (EUGkM).",
+    settings=(K, *GRID_SETTINGS, RESTARTS, MAX_ITER, PUBLIC_COUNT, COUNT_SHARE),
+    configure=_configure,
+    run=eugkm,
+    synopsis=True,
+    outlook=_outlook,
+)

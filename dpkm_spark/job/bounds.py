@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -128,6 +129,11 @@ def _spread(name: str, pairs: list[Bounds], dimensions: int | None) -> list[Boun
 def _split(text: str) -> tuple[str | None, str]:
     """Split ``column=pairs``; a name may hold = and :, since numbers hold no =."""
     name, sign, pairs = text.rpartition("=")
+    if re.match(r"[^=]+=[^=:,]+:[^=:,]+,", name):
+        raise DomainError(
+            f"--bounds: got {text!r}; give the flag once a column, such as "
+            "--bounds x=-1:1 --bounds y=0:5"
+        )
     return (name, pairs) if sign else (EVERY, pairs)
 
 

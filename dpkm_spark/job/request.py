@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpkm_spark.algorithms.eugkm import EUGKMParameters
+from dpkm_spark.algorithms.algorithm import Algorithm, Parameters
 from dpkm_spark.domain import Domain
-from dpkm_spark.errors import ParameterError
-from dpkm_spark.grid import GridRule
+from dpkm_spark.errors import InvariantError, ParameterError
 from dpkm_spark.job import sample
 from dpkm_spark.job.bounds import make_domain
 from dpkm_spark.spark.source import InputSource, redact_uri
@@ -25,33 +24,36 @@ class Request:
 
     Parameters
     ----------
-    job : str
-        Name of the job.
+    algorithm : Algorithm
+        What to run.
     run_id : str
         Name of the run.
     source : InputSource or None
         What to read; None for the embedded sample.
     domain : Domain
         Columns and bounds.
-    epsilon : Fraction
-        The whole budget.
-    parameters : EUGKMParameters
+    epsilon : Fraction or None
+        The whole budget; None for the methods that are not private.
+    parameters : Parameters
         What the algorithm needs.
     seed : int or None
         Of repeatable, not private noise.
+    evaluate : bool
+        Whether to compute the exact NICV, which is not private.
     output, output_format, cluster_column, size_column : str
         Where results go, how, and under which names.
     overwrite, report, quiet, dry_run : bool
         Switches.
     """
 
-    job: str
+    algorithm: Algorithm
     run_id: str
     source: InputSource | None
     domain: Domain
-    epsilon: Fraction
-    parameters: EUGKMParameters
+    epsilon: Fraction | None
+    parameters: Parameters
     seed: int | None
+    evaluate: bool
     output: str
     output_format: str
     cluster_column: str
@@ -60,6 +62,18 @@ class Request:
     report: bool
     quiet: bool
     dry_run: bool
+
+    @property
+    def job(self) -> str:
+        """Name of the job."""
+        return self.algorithm.name
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole epsilon of a private method."""
+        if self.epsilon is None:
+            raise InvariantError(f"{self.job}: this method has no budget")
+        return self.epsilon
 
     @property
     def source_name(self) -> str:
@@ -82,13 +96,13 @@ class Request:
         }
 
 
-def make_request(job: str, options: Mapping[str, Any]) -> Request:
+def make_request(algorithm: Algorithm, options: Mapping[str, Any]) -> Request:
     """Check options against each other and fill in the sample's.
 
     Parameters
     ----------
-    job : str
-        Name of the job.
+    algorithm : Algorithm
+        What to run.
     options : mapping
         As `parse_options` gives them.
 
@@ -101,31 +115,21 @@ def make_request(job: str, options: Mapping[str, Any]) -> Request:
     ParameterError
         If something is missing or does not fit together.
     """
-    source, domain, k, epsilon = _data_part(options)
-    if options["cells_per_dimension"] is not None and options["grid"] != "fixed":
-        raise ParameterError("cells-per-dimension: goes with --grid fixed")
-    rule = GridRule(
-        name=options["grid"],
-        theta=options["theta"],
-        cells_per_dimension=options["cells_per_dimension"],
-        max_cells=options["max_cells"],
-    )
-    parameters = EUGKMParameters(
-        k=k,
-        rule=rule,
-        public_count=options["public_count"],
-        count_share=options["count_share"],
-        restarts=options["restarts"],
-        max_iter=options["max_iter"],
-    )
+    source, domain = _data_part(options)
+    wanted = ["k", "epsilon"] if algorithm.private else ["k"]
+    values = {**options, **_sample_defaults(options, wanted)} if source is None else options
+    for name in wanted:
+        if values[name] is None:
+            raise ParameterError(f"{name}: missing; give --{name}={_EXAMPLES[name]}, for example")
     request = Request(
-        job=job,
+        algorithm=algorithm,
         run_id=options["run_id"],
         source=source,
         domain=domain,
-        epsilon=epsilon,
-        parameters=parameters,
-        seed=options["seed"],
+        epsilon=values.get("epsilon"),
+        parameters=algorithm.configure(values),
+        seed=options.get("seed"),
+        evaluate=options.get("evaluate", False),
         output=options["output"] or f"dpkm-out/{options['run_id']}",
         output_format=options["output_format"],
         cluster_column=options["cluster_column"],
@@ -139,29 +143,32 @@ def make_request(job: str, options: Mapping[str, Any]) -> Request:
     return request
 
 
-def _data_part(
-    options: Mapping[str, Any],
-) -> tuple[InputSource | None, Domain, int, Fraction]:
+_EXAMPLES = {"k": "5", "epsilon": "1"}
+
+
+def _sample_defaults(options: Mapping[str, Any], wanted: list[str]) -> dict[str, Any]:
+    """Give what the embedded sample fills in where the user gave nothing."""
+    defaults = {"k": sample.CLUSTERS, "epsilon": Fraction(1)}
+    return {name: defaults[name] for name in wanted if options[name] is None}
+
+
+def _data_part(options: Mapping[str, Any]) -> tuple[InputSource | None, Domain]:
     if options["input"] is None:
         for name in ("columns", "bounds", "dimensions", "input_schema"):
             if options[name] is not None:
                 raise ParameterError(
                     f"{name.replace('_', '-')}: goes with --input, which is missing"
                 )
-        domain = Domain.of(sample.COLUMNS, sample.BOUNDS)
-        k = sample.CLUSTERS if options["k"] is None else options["k"]
-        return None, domain, k, options["epsilon"] or Fraction(1)
-    for name, example in (("bounds", "-1:1"), ("k", "5"), ("epsilon", "1")):
-        if options[name] is None:
-            raise ParameterError(f"{name}: missing; give --{name}={example}, for example")
+        return None, Domain.of(sample.COLUMNS, sample.BOUNDS)
+    if options["bounds"] is None:
+        raise ParameterError("bounds: missing; give --bounds=-1:1, for example")
     source = InputSource(
         options["input"],
         options["input_format"] or "",
         options["input_option"],
         options["input_schema"],
     )
-    domain = make_domain(options["columns"], options["bounds"], options["dimensions"])
-    return source, domain, options["k"], options["epsilon"]
+    return source, make_domain(options["columns"], options["bounds"], options["dimensions"])
 
 
 def _check_names(request: Request) -> None:

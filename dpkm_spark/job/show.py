@@ -4,87 +4,148 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpkm_spark.algorithms.eugkm import EUGKMResult
+from dpkm_spark.analysis import Prediction, predicted_errors
+from dpkm_spark.job import sample
+from dpkm_spark.job.release import Release
 from dpkm_spark.job.request import Request
-from dpkm_spark.report.numbers import coordinate, printable, short, whole
+from dpkm_spark.report.numbers import coordinate, fraction, printable, short, whole
 
 _MOST_ROWS = 30
 _MOST_COLUMNS = 8
-#: Ns for which a dry run shows the grid when N is not declared.
+#: Ns that a dry run looks at when N is not declared.
 _EXAMPLE_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
-
-NOT_PRIVATE = "NOT PRIVATE: the noise was seeded, so anyone can subtract it. Do not publish."
-
-ONE_CELL = "The grid has a single cell, so these centroids say nothing: use fewer columns."
+#: The one among them that errors are predicted for.
+_EXAMPLE_COUNT = 100_000
 
 
 def plan_text(request: Request) -> str:
-    """Describe what a run would spend and which grid it would use, from public facts alone."""
-    parameters, domain = request.parameters, request.domain
-    count_share, grid_share = parameters.split(request.epsilon)
+    """Describe what a run would spend and what to expect of it, from public facts alone."""
+    domain = request.domain
+    epsilon = "" if request.epsilon is None else f", epsilon = {number(float(request.epsilon))}"
     lines = [
         f"Plan of {request.job} on {printable(request.source_name)}; no data was touched.",
         "",
-        f"  k = {parameters.k}, d = {domain.dimension}, epsilon = {number(float(request.epsilon))},"
-        " neighbours differ by one row",
+        f"  k = {request.parameters.k}, d = {domain.dimension}{epsilon}"
+        + (", neighbours differ by one row" if epsilon else ""),
         "",
-        "  query             epsilon (exact)       noise scale",
     ]
-    for name, share in (("count", count_share), ("cell_histogram", grid_share)):
-        if share:
-            exact = f"{float(share):.6g} ({share})"
-            lines.append(f"  {name:<16}  {exact:<20}  {number(float(1 / share))}")
-    lines += ["", *_grid_lines(request, float(grid_share)), "", "  bounds"]
+    if request.epsilon is None:
+        lines += ["  NOT PRIVATE: this method asks for exact answers, which cost no epsilon.", ""]
+    else:
+        lines += [*_query_lines(request), *_outlook_lines(request), *_error_lines(request)]
+    lines.append("  bounds")
     for label, low, high in zip(domain.labels, domain.lower, domain.upper, strict=True):
         lines.append(f"    {printable(label)}: {low!r} to {high!r}")
     return "\n".join(lines)
 
 
-def _grid_lines(request: Request, epsilon: float) -> list[str]:
-    rule, known = request.parameters.rule, request.parameters.public_count
-    dimension = request.domain.dimension
-    if not rule.needs_count:
-        counts: Sequence[int] = (0,)
-    else:
-        counts = _EXAMPLE_COUNTS if known is None else (known,)
-    lines = [f"  grid by the rule {rule.name} (at most {rule.max_cells:,} cells)"]
-    for count in counts:
-        choice = rule.choose(dimension=dimension, count=count, epsilon=epsilon)
-        m, size = choice.grid.cells_per_dimension, choice.grid.size
-        given = f"N = {count:>13,}: " if rule.needs_count else ""
-        capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
-        lines.append(f"    {given}{m:,} cells a dimension, {size:,} in all{capped}")
-    return lines
+def _query_lines(request: Request) -> list[str]:
+    """Give the queries with their shares; where they depend on N, those of an example."""
+    count = _count(request)
+    plan = request.parameters.plan(request.budget, request.domain.dimension, count)
+    lines = [f"  {'query':<16} {'times':>5}  {'epsilon of each (exact)':<28}  noise scale"]
+    for query in plan:
+        share = fraction(query.epsilon)
+        scale = number(query.sensitivity / float(query.epsilon))
+        lines.append(f"  {query.name:<16} {query.times:>5}  {share:<28}  {scale}")
+    return [*lines, ""]
 
 
-def result_text(request: Request, result: EUGKMResult, outputs: Mapping[str, str]) -> str:
+def _outlook_lines(request: Request) -> list[str]:
+    """Say what the method does for the N declared, or for some."""
+    known = request.parameters.public_count
+    counts: Sequence[int] = _EXAMPLE_COUNTS if known is None else (known,)
+    outlooks = [
+        request.algorithm.outlook(
+            request.parameters, request.budget, request.domain.dimension, count
+        )
+        for count in counts
+    ]
+    if not any(outlooks):
+        return []
+    if len(set(outlooks)) == 1:
+        return [f"  {outlooks[0]}", ""]
+    lines = [f"    N = {n:>11,}: {text}" for n, text in zip(counts, outlooks, strict=True)]
+    return ["  by the number of rows N", *lines, ""]
+
+
+def _error_lines(request: Request) -> list[str]:
+    """Predict the error of every method, so that one can be chosen before paying."""
+    count = _count(request)
+    declared = request.parameters.public_count is not None or request.source is None
+    rows = predicted_errors(
+        count, request.domain.dimension, request.parameters.k, float(request.budget)
+    )
+    given = f"N = {count:,}" + ("" if declared else ", an example: declare yours by --public-count")
+    lines = [
+        f"  predicted error of each method at {given}",
+        "  (mean squared, of a centroid, columns scaled to [-1, 1]; see docs/analysis.md)",
+        f"  {'method':<24}  {'by noise':>9}  {'bias up to':>10}",
+    ]
+    for row in rows:
+        lines.append(f"  {row.method:<24}  {_error(row.noise):>9}  {_bias(row):>10}  {row.note}")
+    return [*(line.rstrip() for line in lines), ""]
+
+
+def _error(value: float | None) -> str:
+    return "?" if value is None else f"{value:.2g}"
+
+
+def _bias(row: Prediction) -> str:
+    return "" if row.bias is None else f"{row.bias:.2g}"
+
+
+def _count(request: Request) -> int:
+    """Give N as declared; the sample's, which everybody knows; or an example."""
+    known = request.parameters.public_count
+    if known is None:
+        return sample.ROWS if request.source is None else _EXAMPLE_COUNT
+    return known
+
+
+def result_text(release: Release, outputs: Mapping[str, str]) -> str:
     """Describe what a run released."""
-    grid = result.grid_choice.grid
-    kind = "declared public" if result.count_is_public else "noisy"
-    rows = "" if result.count is None else f", {max(result.count, 0):,} rows ({kind})"
-    capped = f" (capped from {result.grid_choice.wanted:,})" if result.grid_choice.capped else ""
+    request, result = release.request, release.clustering
+    price = "" if request.epsilon is None else f" at epsilon = {number(float(request.epsilon))}"
+    k = request.parameters.k
     lines = [
         "",
-        f"{request.parameters.k} clusters of {printable(request.source_name)}"
-        f" at epsilon = {number(float(request.epsilon))}{rows},",
-        f"from {grid.size:,} noisy cells, {grid.cells_per_dimension:,} a dimension{capped}.",
+        f"{k} cluster{'s' if k > 1 else ''} of {printable(request.source_name)}"
+        f"{price}{_rows_text(release)},",
+        f"{result.how}.",
     ]
-    if grid.size == 1 and request.parameters.k > 1:
-        lines += ["", ONE_CELL]
-    if not result.synopsis.private:
-        lines += ["", NOT_PRIVATE]
-    lines += ["", *_table(request, result), ""]
+    for warning in result.warnings():
+        lines += ["", warning]
+    if release.why_not_private:
+        reasons = "; ".join(release.why_not_private)
+        lines += ["", f"NOT PRIVATE: {reasons}. Do not publish."]
+    lines += ["", *_table(release), ""]
+    if release.exact_nicv is not None:
+        lines += [f"exact mean squared distance (NOT PRIVATE): {release.exact_nicv:.6g}", ""]
+    if release.evaluation_failure:
+        lines += [f"not evaluated: {release.evaluation_failure}", ""]
     width = max(map(len, outputs), default=0)
     lines += [f"{name:<{width}}  {path}" for name, path in outputs.items()]
     return "\n".join(lines)
 
 
-def _table(request: Request, result: EUGKMResult) -> list[str]:
-    domain = request.domain
+def _rows_text(release: Release) -> str:
+    """Give the number of rows that the method knows."""
+    result = release.clustering
+    if result.count is None:
+        return ""
+    kind = "declared public" if result.count_is_public else "noisy"
+    return f", {max(result.count, 0):,} rows ({kind})"
+
+
+def _table(release: Release) -> list[str]:
+    domain, result = release.request.domain, release.clustering
     shown = min(domain.dimension, _MOST_COLUMNS)
-    header = ["cluster", "noisy size", *[short(label) for label in domain.labels[:shown]]]
+    sizes = result.noisy_sizes
+    size_header = [] if sizes is None else ["noisy size" if release.answers else "size"]
+    header = ["cluster", *size_header, *[short(label) for label in domain.labels[:shown]]]
     rows = [
-        [str(j), whole(result.noisy_sizes[j])]
+        [str(j), *([] if sizes is None else [whole(sizes[j])])]
         + [
             coordinate(result.centroids[j, i], domain.lower[i], domain.upper[i])
             for i in range(shown)

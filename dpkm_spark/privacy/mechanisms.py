@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,6 +24,9 @@ from dpkm_spark.errors import InvariantError
 IntArray = npt.NDArray[np.int64]
 
 MECHANISM = "discrete Laplace"
+#: OpenDP before 0.14 knows noisy max by another name, and draws it from Gumbel noise.
+_PERMUTE_AND_FLIP = hasattr(dp.m, "make_noisy_max")
+SELECTION = f"noisy max ({'permute and flip' if _PERMUTE_AND_FLIP else 'Gumbel'})"
 #: Counts of one call to OpenDP; a large histogram is spread over threads piece by piece.
 _PIECE = 1 << 15
 _MAX_STEPS = 64
@@ -53,6 +57,9 @@ class NoiseSource(Protocol):
 
     def add(self, values: IntArray, calibration: Calibration) -> IntArray:
         """Give ``values`` plus independent discrete Laplace noise, shape as given."""
+
+    def least(self, costs: IntArray, chosen: int, calibration: Calibration) -> IntArray:
+        """Choose indices of low costs, one after the other, without replacement."""
 
 
 class SystemNoise:
@@ -85,6 +92,26 @@ class SystemNoise:
             # The empty array first, so that no values give no values.
             return np.concatenate([np.zeros(0, dtype=np.int64), *map(_int64, noisy)])
 
+    def least(self, costs: IntArray, chosen: int, calibration: Calibration) -> IntArray:
+        """Choose indices of low costs by OpenDP's noisy max, each among those not yet chosen.
+
+        Parameters
+        ----------
+        costs : ndarray of int64, shape (m,)
+            Exact costs; a neighbouring table changes all of them in the same direction.
+        chosen : int
+            Number of selections, at most m.
+        calibration : Calibration
+            Of one selection, as `calibrate_selection` gives it.
+
+        Returns
+        -------
+        ndarray of int64, shape (chosen,)
+            In the order of selection.
+        """
+        select = _selection(calibration.scale)
+        return _peel(costs, chosen, lambda scores: int(select(scores.tolist())))
+
 
 class SeededNoise:
     """Repeatable discrete Laplace noise for experiments. Not private.
@@ -106,6 +133,27 @@ class SeededNoise:
         plus, minus = self._random.geometric(success, size=(2, *values.shape))
         result: IntArray = values + plus - minus
         return result
+
+    def least(self, costs: IntArray, chosen: int, calibration: Calibration) -> IntArray:
+        """Choose by exponential noise on each score, which is permute and flip."""
+
+        def select(scores: IntArray) -> int:
+            noise = self._random.exponential(calibration.scale, size=len(scores))
+            # Differences first: float64 would round large scores.
+            return int(np.argmax((scores - scores.max()).astype(np.float64) + noise))
+
+        return _peel(costs, chosen, select)
+
+
+def _peel(costs: IntArray, chosen: int, select: Callable[[IntArray], int]) -> IntArray:
+    """Select again and again among what is left; scores are negated costs."""
+    left = np.arange(len(costs))
+    result = np.empty(chosen, dtype=np.int64)
+    for i in range(chosen):
+        at = select(-costs[left])
+        result[i] = left[at]
+        left = np.delete(left, at)
+    return result
 
 
 def _int64(piece: Any) -> IntArray:
@@ -132,13 +180,42 @@ def calibrate(sensitivity: int, epsilon: Fraction) -> Calibration:
     InvariantError
         If no float near sensitivity / epsilon satisfies the privacy map.
     """
+    return _calibrate(_measurement, sensitivity, epsilon)
+
+
+def calibrate_selection(sensitivity: int, epsilon: Fraction) -> Calibration:
+    """Choose the noise scale of one selection, rounding towards more noise.
+
+    Parameters
+    ----------
+    sensitivity : int
+        The most that one privacy unit changes any cost by; it changes all in the same direction.
+    epsilon : Fraction
+        The share charged for one selection.
+
+    Returns
+    -------
+    Calibration
+        With ``epsilon_used <= epsilon``, asserted on OpenDP's own privacy map.
+
+    Raises
+    ------
+    InvariantError
+        If no float near sensitivity / epsilon satisfies the privacy map.
+    """
+    return _calibrate(_selection, sensitivity, epsilon)
+
+
+def _calibrate(
+    mechanism: Callable[[float], Any], sensitivity: int, epsilon: Fraction
+) -> Calibration:
     if sensitivity < 1:
         raise InvariantError(f"sensitivity: got {sensitivity}; must be a positive integer")
     exact = Fraction(sensitivity) / epsilon
     scale = float(exact)
     for _ in range(_MAX_STEPS):
         if scale > 0 and math.isfinite(scale) and Fraction(scale) >= exact:
-            used = float(_measurement(scale).map(sensitivity))
+            used = float(mechanism(scale).map(sensitivity))
             if math.isfinite(used) and Fraction(used) <= epsilon:
                 return Calibration(scale=scale, epsilon_used=used)
         scale = math.nextafter(scale, math.inf)
@@ -148,14 +225,25 @@ def calibrate(sensitivity: int, epsilon: Fraction) -> Calibration:
 
 
 def _measurement(scale: float) -> Any:
-    """Build OpenDP's measurement; ``Any``, as OpenDP is untyped.
+    """Build OpenDP's discrete Laplace; ``Any``, as OpenDP is untyped."""
+    _check_scale(scale)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
 
-    A scale of 0 would return the input itself, hence the guard, although `calibrate` never
-    gives one.
-    """
+
+def _selection(scale: float) -> Any:
+    """Build OpenDP's noisy max over scores that one unit moves in one direction."""
+    _check_scale(scale)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    metric = dp.linf_distance(T="i64", monotonic=True)
+    if _PERMUTE_AND_FLIP:
+        return dp.m.make_noisy_max(domain, metric, dp.max_divergence(), scale=scale)
+    return dp.m.make_report_noisy_max_gumbel(domain, metric, scale=scale, optimize="max")
+
+
+def _check_scale(scale: float) -> None:
+    """Guard against a scale of 0, which would return the input itself."""
     if not (scale > 0 and math.isfinite(scale)):
         raise InvariantError(f"noise scale: got {scale!r}; must be positive and finite")
     # A global switch of OpenDP's. It stays on: turning it off could race with a user's thread.
     dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)

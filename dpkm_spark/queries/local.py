@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpkm_spark.domain import Domain, IntArray
+from dpkm_spark.domain import SCALE, Domain, IntArray
 from dpkm_spark.grid import Grid
+from dpkm_spark.queries import blocks, nearest
+from dpkm_spark.queries.blocks import BlockPlan
 
 
 class LocalEngine:
@@ -37,3 +39,31 @@ class LocalEngine:
         """Count the rows of every cell, shape (grid.size,)."""
         counts: IntArray = np.bincount(grid.cells(self._steps), minlength=grid.size)
         return counts.astype(np.int64, copy=False)
+
+    def prepare_heavy(self) -> None:
+        """Nothing to check: everything runs here."""
+
+    def prepare_sums(self, k: int) -> None:
+        """Nothing to check: everything runs here."""
+
+    def marginals(self, bins: int) -> IntArray:
+        """Count the rows of every bin of every dimension, shape (d, bins)."""
+        line = Grid(1, bins)
+        counts = [
+            np.bincount(line.cells(column[:, None]), minlength=bins) for column in self._steps.T
+        ]
+        return np.stack(counts).astype(np.int64)
+
+    def cluster_sums(self, centroids: IntArray) -> IntArray:
+        """Sum the coordinates of the rows nearest to each centroid, then count them."""
+        return nearest.cluster_sums(self._steps - SCALE, centroids)
+
+    def candidate_costs(self, candidates: IntArray) -> IntArray:
+        """Sum squared distances to the nearest centroid for m sets of centroids."""
+        return nearest.candidate_costs(self._steps - SCALE, candidates)
+
+    def block_sums(self, plan: BlockPlan) -> IntArray:
+        """Sum the outputs of k-means on every block, shape (k, d)."""
+        steps, ordinal, weight = blocks.spread_copies(self._steps, plan.ordinals)
+        hashes = blocks.hash_rows(plan.key, steps, ordinal)
+        return plan.total(plan.kernel()(steps - SCALE, hashes, weight))

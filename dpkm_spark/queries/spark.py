@@ -1,10 +1,12 @@
-"""The Spark engine: native SQL only, so executors need no Python and Connect works alike.
+"""The Spark engine: native SQL where it can be, so that executors need no Python.
 
-Every aggregate is a sum of ones over integers computed row by row, so it does not depend on the
+Every aggregate is a sum over integers computed row by row, so it does not depend on the
 order of rows, their partitioning, or tasks that run twice.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from dpkm_spark.domain import Domain, IntArray
 from dpkm_spark.errors import QueryError
 from dpkm_spark.grid import Grid
+from dpkm_spark.queries import native, spark_blocks, workers
+from dpkm_spark.queries.blocks import BlockPlan
 from dpkm_spark.spark.columns import InputColumn, resolve_columns
 from dpkm_spark.spark.failures import error_condition
 from dpkm_spark.spark.frames import frame_to_table
@@ -45,6 +49,10 @@ class SparkEngine:
     def __init__(self, frame: DataFrame, domain: Domain) -> None:
         self._domain = domain
         self._rows = _values(frame, resolve_columns(frame, domain), domain)
+        steps = domain.steps_sql(_names(domain))
+        #: Columns s0, s1, ...: bigint steps in [0, 2 SCALE].
+        self._steps = self._rows.selectExpr(*[f"{sql} AS s{i}" for i, sql in enumerate(steps)])
+        self._python_works = False
 
     @property
     def domain(self) -> Domain:
@@ -71,6 +79,74 @@ class SparkEngine:
         for i in range(width):
             counts[blocks, i] = table.column(f"n{i}").to_numpy()
         return counts.reshape(-1)[: grid.size]
+
+    def marginals(self, bins: int) -> IntArray:
+        """Count the rows of every bin of every dimension, shape (d, bins)."""
+        line, d = Grid(1, bins), self._domain.dimension
+        # One pass: a row becomes d keys, those of dimension i beginning at i * bins.
+        keys = [f"{line.cell_sql([f's{i}'])} + {i * bins}L" for i in range(d)]
+        keyed = self._steps.selectExpr(f"explode(array({', '.join(keys)})) AS bin")
+        table = _fetch(keyed.groupBy("bin").agg(F.expr("count(1) AS n")), "marginals")
+        counts = np.zeros(d * bins, dtype=np.int64)
+        counts[table.column("bin").to_numpy()] = table.column("n").to_numpy()
+        return counts.reshape(d, bins)
+
+    def prepare_heavy(self) -> None:
+        """Check that executors can run Python, before anything is paid for; no row is read.
+
+        Raises
+        ------
+        QueryError
+            If they cannot.
+        """
+        if self._python_works:
+            return
+        with wire_logs_off(), contextlib.suppress(Exception):
+            probe = workers.probe(self._rows.sparkSession)
+            self._python_works = probe.collect()[0][0] == 1
+        if not self._python_works:
+            raise QueryError(
+                "this method, or so many centroids, needs Python with numpy and pyarrow on the "
+                "executors (and pandas beside pyspark), and a probe failed; nothing was charged"
+            )
+
+    def prepare_sums(self, k: int) -> None:
+        """Check that sums of k clusters can be served, before anything is paid for."""
+        if not native.fits(k, self._domain.dimension):
+            self.prepare_heavy()
+
+    def cluster_sums(self, centroids: IntArray) -> IntArray:
+        """Sum the coordinates of the rows nearest to each centroid, then count them."""
+        k, d = centroids.shape
+        if native.fits(k, d):
+            sums = native.cluster_sums(self._steps, centroids)
+        else:
+            sums = workers.cluster_sums(self._steps, centroids)
+        table = _fetch(sums, "cluster_sums")
+        result = np.zeros((k, d + 1), dtype=np.int64)
+        clusters = table.column("cluster").to_numpy()
+        for i in range(d + 1):
+            result[clusters, i] = table.column(f"n{i}").to_numpy()
+        return result
+
+    def candidate_costs(self, candidates: IntArray) -> IntArray:
+        """Sum squared distances to the nearest centroid for m sets of centroids."""
+        m, k, d = candidates.shape
+        if m == 1 and native.fits(k, d):
+            costs = native.costs(self._steps, candidates[0])
+        else:
+            costs = workers.candidate_costs(self._steps, candidates)
+        table = _fetch(costs, "candidate_costs")
+        result = np.zeros((m, 2), dtype=np.int64)
+        rows = table.column("candidate").to_numpy()
+        for i, name in enumerate(("high", "low")):
+            result[rows, i] = table.column(name).to_numpy()
+        return result
+
+    def block_sums(self, plan: BlockPlan) -> IntArray:
+        """Sum the outputs of k-means on every block, shape (k, d)."""
+        sums = spark_blocks.block_sums(self._steps, plan, self._domain.dimension)
+        return spark_blocks.from_table(_fetch(sums, "block_sums"), plan)
 
 
 def _names(domain: Domain) -> list[str]:

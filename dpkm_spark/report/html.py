@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from dpkm_spark.report import wording
+from dpkm_spark.report import queries, wording
 from dpkm_spark.report.data import ReportData
-from dpkm_spark.report.groups import MOST_ROWS, groups, size_noise, total_noise
-from dpkm_spark.report.numbers import plain, printable, short, whole
+from dpkm_spark.report.groups import groups
+from dpkm_spark.report.noise import row_count, size_noise
+from dpkm_spark.report.numbers import plain, printable, short
 from dpkm_spark.report.panels import (
     MOST_MARKERS,
     PAIRED_COLUMNS,
@@ -72,32 +72,53 @@ def _read(name: str) -> str:
 
 def _context(data: ReportData) -> dict[str, Any]:
     noise = size_noise(data)
-    deviation = total_noise(data)
-    rows = groups(data, noise)
-    mostly_noise = wording.is_mostly_noise(data, deviation)
-    drawn = panels(data)
+    rows = row_count(data, noise)
+    table = groups(data, None if noise is None else noise.each)
     return {
         "data": data,
-        "headline": wording.headline(data, mostly_noise),
-        "mostly_noise": mostly_noise,
-        "summary": wording.summary(data, rows, mostly_noise),
-        "total": whole(float(data.noisy_sizes.sum())),
-        "total_noise": "" if deviation is None else whole(math.ceil(deviation)),
-        "promise": wording.promise(data),
-        "limits": wording.LIMITS,
+        "headline": wording.headline(data, rows),
+        "summary": wording.summary(data, rows, table),
         "rows": rows,
-        "has_noise": noise is not None,
-        "most_rows": MOST_ROWS,
+        "table": table,
+        "noise": noise,
+        "has_sizes": data.noisy_sizes is not None,
+        "has_noise": noise is not None and noise.each is not None,
+        "table_notes": wording.table_notes(data, noise),
+        "columns": _columns(data),
+        "grid": _grid(data),
+        **_pictures(data),
+        **_privacy(data),
+    }
+
+
+def _pictures(data: ReportData) -> dict[str, Any]:
+    drawn = panels(data)
+    return {
         "panels": drawn,
         "left_out": numbers_are_left_out(drawn),
         "letters": max(panel.tick_width for panel in drawn),
         "most_markers": MOST_MARKERS,
         "paired": PAIRED_COLUMNS,
         "drawn": [printable(data.domain.labels[i]) for i in drawn_columns(data)],
-        "queries": [wording.query_line(answer) for answer in data.answers],
-        "charged": wording.charged(data),
-        "columns": _columns(data),
-        "grid": _grid(data),
+        "numbered": wording.numbered(data, areas=True),
+        "numbered_lines": wording.numbered(data, areas=False),
+        "density": wording.density(data),
+    }
+
+
+def _privacy(data: ReportData) -> dict[str, Any]:
+    lines = queries.query_lines(data)
+    return {
+        "reasons": wording.reasons(data),
+        "lacks": wording.lacks(data),
+        "promise": wording.promise(data),
+        "no_promise": wording.no_promise(data),
+        "limits": wording.limits(data),
+        "technical": wording.technical(data),
+        "queries": lines,
+        "repeated": any(line.times > 1 for line in lines),
+        "queries_note": queries.note(data),
+        "charged": queries.charged(data),
     }
 
 

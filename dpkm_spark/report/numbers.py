@@ -114,7 +114,9 @@ def ticks(low: float, high: float, width: int = 300, most: int = 5) -> list[Tick
 
 def _round_marks(low: float, high: float, count: int) -> list[Tick]:
     """Give multiples of 1, 2, 2.5 or 5 times a power of ten."""
-    raw = high / count - low / count
+    span = high - low
+    # Dividing first would round a narrow span between large ends to zero.
+    raw = span / count if math.isfinite(span) else high / count - low / count
     power = 10.0 ** math.floor(math.log10(raw))
     if power == 0 or not math.isfinite(power):
         return []

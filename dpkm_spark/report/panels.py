@@ -27,6 +27,8 @@ MOST_MARKERS = 200
 #: Numbers in a small picture; the smaller groups get a dot.
 _SMALL_NUMBERS = 25
 _LARGE, _SMALL = 256, 96
+#: Radius of all markers, as a share of the largest, where there are no sizes.
+_ALIKE = 0.75
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,13 @@ def panels(data: ReportData) -> list[Panel]:
 
 
 def drawn_columns(data: ReportData) -> list[int]:
-    """Choose the columns to pair: those in which the centroids differ most, by their sizes."""
+    """Choose the columns to pair: those in which the centroids differ most, weighted by size."""
     d = data.domain.dimension
     if d <= PAIRED_COLUMNS:
         return list(range(d))
     points = data.domain.to_normalised(data.centroids)
-    weights = np.maximum(data.noisy_sizes, 0.0) + 1e-9
+    sizes = np.zeros(data.k) if data.noisy_sizes is None else data.noisy_sizes
+    weights = np.maximum(sizes, 0.0) + 1e-9
     weights = weights / weights.sum()
     spread = weights @ (points - weights @ points) ** 2
     best = np.argsort(-spread, kind="stable")[:PAIRED_COLUMNS]
@@ -203,8 +206,7 @@ def _markers(data: ReportData, x: int, y: int | None, *, large: bool) -> list[Ma
     shown = min(data.k, MOST_MARKERS)
     shares = np.clip((data.domain.to_normalised(data.centroids[:shown]) + 1.0) * 50.0, 0.0, 100.0)
     rows = np.zeros(shown) if y is None else 100.0 - shares[:, y]
-    sizes = np.maximum(data.noisy_sizes[:shown], 0.0)
-    relative = np.sqrt(sizes / max(float(sizes.max()), 1.0))
+    relative = _relative_radii(data, shown)
     largest = _largest_radius(shown, large=large)
     numbered: list[tuple[float, float]] = []
     result = []
@@ -221,6 +223,15 @@ def _markers(data: ReportData, x: int, y: int | None, *, large: bool) -> list[Ma
     return sorted(result, key=lambda marker: bool(marker.number))
 
 
+def _relative_radii(data: ReportData, shown: int) -> FloatArray:
+    """Give radii as shares of the largest: areas follow sizes, or are all alike without any."""
+    if data.noisy_sizes is None:
+        return np.full(shown, _ALIKE)
+    sizes = np.maximum(data.noisy_sizes[:shown], 0.0)
+    result: FloatArray = np.sqrt(sizes / max(float(sizes.max()), 1.0))
+    return result
+
+
 def _largest_radius(shown: int, *, large: bool) -> float:
     crowd = max(1.0, math.sqrt(shown / 15))
     return max((14.0 if large else 11.0) / crowd, 8.5 if large else 7.5)
@@ -235,7 +246,11 @@ def _hint(data: ReportData, i: int, most: int = 4) -> str:
     pairs = list(zip(data.domain.labels, places(data, i), strict=True))
     named = [f"{short(name)} {place.text}" for name, place in pairs[:most]]
     rest = ", …" if len(pairs) > most else ""
-    return f"Cluster {i}: about {whole(float(data.noisy_sizes[i]))} rows; {', '.join(named)}{rest}"
+    size = ""
+    if data.noisy_sizes is not None:
+        rough = "" if data.exact else "about "
+        size = f"{rough}{whole(float(data.noisy_sizes[i]))} rows; "
+    return f"Cluster {i}: {size}{', '.join(named)}{rest}"
 
 
 def _alt(data: ReportData, names: tuple[str, ...], density: bool) -> str:

@@ -44,8 +44,9 @@ def job_session(name: str, columns: Sequence[str]) -> Iterator[SparkSession]:
     spark = active or _start(name)
     clash = len({column.lower() for column in columns}) < len(columns)
     settings = {**_NO_INFERENCE, **(_CASE_SENSITIVE if clash else {})}
-    before = {key: spark.conf.get(key, None) for key in settings}
+    before: dict[str, str | None] = {}
     try:
+        before = {key: spark.conf.get(key, None) for key in settings}
         _set(spark, settings)
         yield spark
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -71,6 +72,36 @@ class OutputFolder:
             if (folder / _MARKER / "_SUCCESS").exists():
                 shutil.rmtree(folder / _MARKER)
                 self._local = folder
+
+    def stale(self, written: Collection[str]) -> list[str]:
+        """Name the parts of an earlier result that a run does not write; call after `prepare`.
+
+        Raises
+        ------
+        OutputError
+            If they cannot be removed: the DataFrame API deletes nothing on a remote file system.
+        """
+        found = [name for name in RESULTS if name not in written and self._found(self.child(name))]
+        if found and self._local is None:
+            raise OutputError(
+                f"output: {self._path!r} holds {', '.join(found)} of an earlier run, which this "
+                "one would leave beside its own results; remove it or use another folder"
+            )
+        return found
+
+    def discard(self, names: Collection[str]) -> None:
+        """Remove parts that `stale` found."""
+        if self._local is None:
+            return
+        try:
+            for name in names:
+                target = self._local / name
+                if target.is_dir():
+                    shutil.rmtree(target)
+                else:
+                    target.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(f"output: cannot remove an old part: {error.strerror}") from None
 
     def write_frame(self, name: str, frame: DataFrame, kind: str) -> str:
         """Write a DataFrame of released values as a folder; replaces an earlier one.

@@ -16,7 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_releases import HOSTILE, release
+from report_releases import (
+    HOSTILE,
+    dplloyd_release,
+    exact_release,
+    gkm_release,
+    pgkm_release,
+    release,
+)
 
 from dpkm_spark.report import render_html
 
@@ -40,6 +47,12 @@ REPORTS = {
     "many": lambda: release(12, k=100, m=2),
     "hostile": lambda: release(6, names=HOSTILE, m=3, title="y" * 300, source="z" * 300),
     "seeded": lambda: release(2, k=2, private=False, epsilon="1/3"),
+    "rounds": lambda: dplloyd_release(4, k=5, split="optimal"),
+    "blocks": lambda: gkm_release(2, k=5),
+    "selections": lambda: pgkm_release(2, k=5, generations=8),
+    "unsized line": lambda: release(1, k=4, with_synopsis=False, noisy_sizes=None, answers=()),
+    "evaluated": lambda: release(2, k=5, evaluation={"NICV": "0.0123"}, warnings=("Few rows.",)),
+    "exact": lambda: exact_release(2, evaluation={"x" * 90: "y" * 200}, warnings=("z" * 300,)),
     "empty": lambda: release(2, k=1, m=1, counts=np.array([-7]), sizes=np.array([-7.0])),
 }
 #: Runs in the page around the report, since the report itself allows no script.
@@ -124,7 +137,7 @@ def test_looks_right_in_chromium(name: str, width: int, dark: bool, tmp_path: Pa
 
     kept = Path(os.environ.get("DPKM_SCREENSHOTS", tmp_path))
     kept.mkdir(parents=True, exist_ok=True)
-    shot = kept / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+    shot = kept / f"{name.replace(' ', '-')}-{width}-{'dark' if dark else 'light'}.png"
     _chromium(tmp_path, page, width, dark, f"--screenshot={shot}")
     content = shot.read_bytes()
     assert struct.unpack(">II", content[16:24]) == (max(width, NARROWEST_WINDOW), HEIGHT)

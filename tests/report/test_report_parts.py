@@ -7,13 +7,13 @@ import math
 import matplotlib
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 from report_releases import release
 
 from dpkm_spark.privacy.mechanisms import SeededNoise, calibrate
-from dpkm_spark.report.groups import noise_deviation, size_noise
+from dpkm_spark.report.noise import noise_deviation, size_noise
 from dpkm_spark.report.numbers import about, coordinate, printable, short, ticks, whole
 from dpkm_spark.report.panels import drawn_columns, panels
 from dpkm_spark.report.raster import Scale, blocks, colour_scale, picture
@@ -52,6 +52,7 @@ def test_names_are_shortened_and_made_printable() -> None:
     st.floats(-1e300, 1e300),
     st.floats(1e-6, 1e300),
 )
+@example(2.921049562257244e16, 3.0)  # few floats lie between such bounds
 def test_ticks_lie_in_the_axis_and_rise(low: float, width: float) -> None:
     high = low + width
     if not low < high < 1e307:
@@ -121,7 +122,10 @@ def test_noise_deviation_is_that_of_the_mechanism() -> None:
 def test_noise_of_a_size_counts_its_cells() -> None:
     centroids = np.array([[-3.0, 2.5], [8.0, 2.5]])  # border at 2.5: the middle of -5..10
     noise = size_noise(release(2, k=2, m=8, centroids=centroids))
-    assert noise == pytest.approx([noise_deviation(50 / 49) * math.sqrt(32)] * 2)
+    assert noise is not None
+    assert noise.each == pytest.approx([noise_deviation(50 / 49) * math.sqrt(32)] * 2)
+    assert noise.total == pytest.approx(noise_deviation(50 / 49) * 8)
+    assert not noise.of_last_round
 
 
 def test_columns_with_the_most_different_centroids_are_drawn() -> None:

@@ -1,0 +1,99 @@
+"""Python on the executors, for what Spark's generated code cannot serve.
+
+Functions travel by value: executors need Python with numpy and pyarrow, but no package of ours.
+A function gets the integer coordinates of a partition's rows and gives integers that Spark then
+sums, so an answer does not depend on partitions, their order, or tasks that run twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from dpkm_spark.domain import SCALE, IntArray
+from dpkm_spark.queries import nearest
+
+Function = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+
+def map_batches(
+    frame: DataFrame, function: Function, schema: str, modules: tuple[ModuleType, ...] = ()
+) -> DataFrame:
+    """Apply a function to each partition's Arrow batches.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns of int or bigint.
+    function : callable
+        Takes and gives record batches. It may use ``modules``, numpy and pyarrow.
+    schema : str
+        Of the batches it gives, as DDL.
+    modules : tuple of module
+        Modules of ours that the function uses besides this one and `nearest`; sent by value.
+    """
+    for module in (sys.modules[__name__], nearest, *modules):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return frame.mapInArrow(function, schema)
+
+
+def to_matrix(batch: pa.RecordBatch) -> IntArray:
+    """Give the columns of a batch as an int64 matrix, shape (n, columns)."""
+    matrix = np.empty((batch.num_rows, batch.num_columns), dtype=np.int64)
+    for i, column in enumerate(batch.columns):
+        matrix[:, i] = column.to_numpy(zero_copy_only=False)
+    return matrix
+
+
+def probe(spark: SparkSession) -> DataFrame:
+    """Give a frame of one number, 1, that a Python worker computes: no data is read."""
+
+    def ones(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"n": np.ones(batch.num_rows, dtype=np.int64)})
+
+    return map_batches(spark.range(0, 1, 1, 1), ones, "n bigint")
+
+
+def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:
+    """Sum steps by nearest centroid; columns ``cluster``, the sums ``n0``.. and the count last."""
+    k, d = centroids.shape
+    names = ["cluster", *[f"n{i}" for i in range(d + 1)]]
+
+    def partial(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        sums = np.zeros((k, d + 1), dtype=np.int64)
+        for batch in batches:
+            sums += nearest.cluster_sums(to_matrix(batch) - SCALE, centroids)
+        filled = np.flatnonzero(sums[:, d])
+        columns = [filled, *[sums[filled, i] for i in range(d + 1)]]
+        yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], names)
+
+    parts = map_batches(_narrow(steps), partial, ", ".join(f"{name} bigint" for name in names))
+    return parts.groupBy("cluster").agg(*[F.sum(name).alias(name) for name in names[1:]])
+
+
+def candidate_costs(steps: DataFrame, candidates: IntArray) -> DataFrame:
+    """Sum the squared distance for each candidate; columns ``candidate``, ``high``, ``low``."""
+    names = ["candidate", "high", "low"]
+
+    def partial(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        costs = np.zeros((len(candidates), 2), dtype=np.int64)
+        for batch in batches:
+            costs += nearest.candidate_costs(to_matrix(batch) - SCALE, candidates)
+        columns = [np.arange(len(candidates)), costs[:, 0], costs[:, 1]]
+        yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], names)
+
+    parts = map_batches(_narrow(steps), partial, ", ".join(f"{name} bigint" for name in names))
+    return parts.groupBy("candidate").agg(F.sum("high").alias("high"), F.sum("low").alias("low"))
+
+
+def _narrow(steps: DataFrame) -> DataFrame:
+    """Halve what travels to Python: a step fits 32 bits."""
+    return steps.selectExpr(*[f"cast({name} AS int) AS {name}" for name in steps.columns])
