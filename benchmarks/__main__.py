@@ -1,12 +1,19 @@
-"""Run all measurements: ``python -m benchmarks [histogram] [job] [memory] [utility]``."""
+"""Run all measurements, or those named: ``python -m benchmarks [NAME ...]``; see `ALL`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import histogram, job, memory, utility
+from benchmarks import histogram, job, lloyd, memory, methods, utility
 
-ALL = {"histogram": histogram, "job": job, "memory": memory, "utility": utility}
+ALL = {
+    "histogram": histogram,
+    "lloyd": lloyd,
+    "methods": methods,
+    "job": job,
+    "memory": memory,
+    "utility": utility,
+}
 
 
 def main() -> int:

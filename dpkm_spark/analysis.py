@@ -24,6 +24,7 @@ from dpkm_spark.grid import DEFAULT_MAX_CELLS, DEFAULT_THETA, GridChoice, GridRu
 RHO = 0.225
 #: t of DPLloyd in the paper.
 DEFAULT_ROUNDS = 5
+MOST_OPTIMAL_ROUNDS = 7
 
 
 def squared_norm(d: int) -> float:
@@ -88,7 +89,7 @@ def optimal_rounds(*, n: int, d: int, k: int, epsilon: float) -> int:
     """
     _check(d=d, k=k)
     least = math.sqrt(500 * k**3 * (d + optimal_ratio(d)) ** 3)
-    return int(min(max(_work(n, epsilon) / least, 2), 7))
+    return int(min(max(_work(n, epsilon) / least, 2), MOST_OPTIMAL_ROUNDS))
 
 
 def eug_cells(*, n: int, d: int, epsilon: float, theta: float = DEFAULT_THETA) -> float:
@@ -239,8 +240,9 @@ def decide_hybrid(
 
 def gkm_blocks(n: int) -> int:
     """Give the number of blocks of GkM, N^0.4 rounded down, at least 1."""
-    nearest = round(_rows(n) ** 0.4)
-    return nearest - (nearest**5 > _rows(n) ** 2)
+    near = round(math.pow(_rows(n), 0.4))
+    # The float may round up to a whole number that is too large.
+    return near - 1 if near**5 > _rows(n) ** 2 else near
 
 
 def small_blocks(n: int, k: int) -> int:
@@ -354,18 +356,13 @@ def _side(choice: GridChoice) -> str:
 
 
 def _predict_gkm(n: int, d: int, k: int, epsilon: float, share: float) -> list[Prediction]:
-    small = small_blocks(n, k)
-    kinds = (("gkm", gkm_blocks(n), ""), ("gkm-3k", small, "--block-size 3k: "))
-    note = "errors of k-means on a block come on top"
-    return [
-        Prediction(
-            name,
-            gkm_mse(d=d, k=k, epsilon=epsilon, blocks=blocks, share=share),
-            None,
-            f"{option}l = {blocks:,}; {note}",
-        )
-        for name, blocks, option in kinds
-    ]
+    kinds = (("gkm", gkm_blocks(n), ""), ("gkm-3k", small_blocks(n, k), "--block-size 3k: "))
+    predictions = []
+    for name, blocks, option in kinds:
+        error = gkm_mse(d=d, k=k, epsilon=epsilon, blocks=blocks, share=share)
+        note = f"{option}l = {blocks:,}; plus errors of k-means on blocks"
+        predictions.append(Prediction(name, error, None, note))
+    return predictions
 
 
 def _marked_if_hopeless(prediction: Prediction, d: int) -> Prediction:

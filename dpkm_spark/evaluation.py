@@ -124,6 +124,11 @@ def exact_nicv(engine: QueryEngine, centroids: npt.ArrayLike) -> float:
 
 def _squared_distances(engine: QueryEngine, candidates: IntArray) -> list[int]:
     """Give exact sums in units of 1 / SCALE^2, as Python's integers: they outgrow int64."""
-    engine.prepare_heavy()
+    m, k, _ = candidates.shape
+    # One candidate needs no more of the executors than the sums of its clusters do.
+    if m == 1:
+        engine.prepare_sums(k)
+    else:
+        engine.prepare_heavy()
     costs = engine.candidate_costs(candidates)
     return [int(high) * SCALE + int(low) for high, low in costs]

@@ -217,10 +217,8 @@ class PrivateTable:
         """
         points = nearest.to_coordinates(centroids)
         k, d = points.shape
-        if not 1 <= count_weight <= 1 << 40:
-            raise ParameterError(f"count_weight: got {count_weight}; must be between 1 and 2^40")
         parameters = {"clusters": k, "count_weight": count_weight, "points_digest": _digest(points)}
-        query = _query("cluster_sums", parameters, d * SCALE + count_weight, epsilon)
+        query = _sums_query(d, parameters, epsilon)
 
         def exact() -> IntArray:
             sums = self.__engine.cluster_sums(points)
@@ -280,6 +278,16 @@ class PrivateTable:
             self.__engine.prepare_heavy,
         )
         return plan.means(noisy.reshape(k, d))
+
+    def require_cluster_sums(self, k: int, epsilon: Fraction, count_weight: int = SCALE) -> None:
+        """Raise what `noisy_cluster_sums` would raise on its way to the rows; costs nothing.
+
+        For an algorithm that pays for something else first.
+        """
+        _sums_query(self.domain.dimension, {"count_weight": count_weight}, epsilon)
+        # What is replayed is paid for already.
+        if self._position >= len(self._transcript.answers):
+            self.__engine.prepare_sums(k)
 
     def private_select(self, candidates: FloatArray, chosen: int, epsilon: Fraction) -> IntArray:
         """Choose sets of centroids of low cost, one after the other, without replacement.
@@ -412,6 +420,13 @@ def _times(epsilon_used: float, times: int, most: Fraction) -> float:
     """Multiply what one selection costs, never rounding past the share that bounds the product."""
     product = epsilon_used * times
     return math.nextafter(product, 0.0) if Fraction(product) > most else product
+
+
+def _sums_query(d: int, parameters: Mapping[str, int], epsilon: Fraction) -> Query:
+    weight = parameters["count_weight"]
+    if not 1 <= weight <= 1 << 40:
+        raise ParameterError(f"count_weight: got {weight}; must be between 1 and 2^40")
+    return _query("cluster_sums", parameters, d * SCALE + weight, epsilon)
 
 
 def _digest(points: IntArray) -> int:

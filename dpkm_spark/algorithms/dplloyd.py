@@ -30,7 +30,12 @@ from dpkm_spark.algorithms.settings import (
     one_of,
     whole,
 )
-from dpkm_spark.analysis import DEFAULT_ROUNDS, count_weight, optimal_rounds
+from dpkm_spark.analysis import (
+    DEFAULT_ROUNDS,
+    MOST_OPTIMAL_ROUNDS,
+    count_weight,
+    optimal_rounds,
+)
 from dpkm_spark.domain import SCALE, FloatArray
 from dpkm_spark.errors import ParameterError
 from dpkm_spark.kmeans.starts import sphere_packed_starts
@@ -178,6 +183,9 @@ def dplloyd(
     d = table.domain.dimension
     count = parameters.public_count
     if parameters.buys_count:
+        # Before a count is paid for: the least share that a round can get.
+        least = (epsilon - parameters.count_epsilon(epsilon)) / MOST_OPTIMAL_ROUNDS
+        table.require_cluster_sums(parameters.k, least, parameters.weight(d))
         notify("asking for a noisy number of rows")
         count = table.noisy_count(parameters.count_epsilon(epsilon))
     left = table.remaining

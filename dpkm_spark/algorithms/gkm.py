@@ -285,10 +285,10 @@ def range_of(marginals: IntArray, k: int, epsilon: float) -> tuple[FloatArray, F
     """Read a box for centroids off noisy marginals; costs nothing.
 
     In each column the box goes from the first bin at which the noisy rows so far exceed 1 / (2 k)
-    of all, counted from the left, to the first such bin from the right: the quartiles at k = 2, as
-    in GUPT. So it holds the median of an outermost cluster that has its fair share of the rows.
-    Noise in the bins before tends to make the box wider. Where the number of rows does not stand
-    out of its own noise, the box is the domain.
+    of all (1 / 4 for k = 1), counted from the left, to the first such bin from the right; at k = 2
+    that is the quartiles, as in GUPT. So it holds the median of an outermost cluster that has its
+    fair share of the rows. Noise in the bins before tends to make the box wider. Where the number
+    of rows does not stand out of its own noise, the box is the domain.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def range_of(marginals: IntArray, k: int, epsilon: float) -> tuple[FloatArray, F
     total = marginals.sum(axis=1)
     # Standard deviation of a sum of `bins` Laplace variables of scale d / epsilon.
     noise = math.sqrt(2 * bins) * d / epsilon
-    part = total[:, None] / (2 * k)
+    part = total[:, None] / (2 * max(k, 2))
     first = (marginals.cumsum(axis=1) > part).argmax(axis=1)
     last = bins - (marginals[:, ::-1].cumsum(axis=1) > part).argmax(axis=1)
     usable = (total > _TRUST * noise) & (first < last)

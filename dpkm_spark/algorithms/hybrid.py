@@ -249,6 +249,9 @@ def hybrid(
     left = table.remaining
     decision = parameters.decide(left, table.domain.dimension, count)
     last_round = parameters.ends_with_round(decision)
+    if last_round:
+        # Before the synopsis is paid for.
+        table.require_cluster_sums(parameters.k, left / 2)
     on_grid = _on_grid(table, parameters, count, left / 2 if last_round else left, notify)
     centroids, sizes = on_grid.centroids, on_grid.noisy_sizes
     how = on_grid.how

@@ -214,10 +214,7 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
 
 
 def in_order(centroids: FloatArray) -> FloatArray:
-    """Sort centroids by their first coordinate, then the second, and so on, shape (k, d).
-
-    Without sizes there is no better order; that of the list would tell who its parents were.
-    """
+    """Sort centroids by their first coordinate, then the second, and so on, shape (k, d)."""
     result: FloatArray = centroids[np.lexsort(centroids.T[::-1])]
     return result
 

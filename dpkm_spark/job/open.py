@@ -19,6 +19,11 @@ from dpkm_spark.queries.spark import SparkEngine
 from dpkm_spark.spark.frames import table_to_frame
 from dpkm_spark.spark.read import read_input
 
+#: Queries that need Python on the executors whatever their size.
+_HEAVY = ("block_sums", "private_select")
+#: Ns at which a plan is looked at where N is a secret: it may depend on the noisy one.
+_ANY_COUNT = tuple(10**power for power in range(13))
+
 
 @dataclass(frozen=True)
 class OpenedInput:
@@ -56,6 +61,8 @@ def open_input(spark: SparkSession, request: Request) -> OpenedInput:
     ------
     InputError, ColumnError
         If it cannot be opened or lacks the columns.
+    QueryError
+        If a query of the plan would need Python on the executors, and it does not work there.
     """
     if request.source is None:
         frame = table_to_frame(spark, sample_table())
@@ -64,6 +71,22 @@ def open_input(spark: SparkSession, request: Request) -> OpenedInput:
     engine = SparkEngine(frame, request.domain)
     if not request.algorithm.private:
         return OpenedInput(engine, OpenTable(engine, request.run_id))
+    _prepare(engine, request)
     noise = SystemNoise() if request.seed is None else SeededNoise(request.seed)
     transcript = MemoryTranscript(request.run_id)
     return OpenedInput(engine, PrivateTable(engine, Budget(request.budget), transcript, noise))
+
+
+def _prepare(engine: SparkEngine, request: Request) -> None:
+    """Check that all queries can be served: the door checks each, when others are paid for."""
+    known = request.parameters.public_count
+    counts = _ANY_COUNT if known is None else (known,)
+    names = {
+        query.name
+        for count in counts
+        for query in request.parameters.plan(request.budget, request.domain.dimension, count)
+    }
+    if names.intersection(_HEAVY):
+        engine.prepare_heavy()
+    if "cluster_sums" in names:
+        engine.prepare_sums(request.parameters.k)

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import re
 import sys
+import textwrap
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -171,7 +172,8 @@ def _build_parser(
 ) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"jobs/{algorithm.name}.py",
-        description=algorithm.about,
+        # The formatter that keeps the examples' lines wraps no text.
+        description=textwrap.fill(algorithm.about, 79),
         epilog=f"{_example(algorithm)}\n{HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from dpkm_spark.algorithms.registry import ALGORITHMS
@@ -76,16 +77,10 @@ def run(request: Request) -> None:
             folder.prepare(request.run_id)
             stale = folder.stale(parts(request))
             clustering = opened.cluster(request, progress)
-            release = Release(
-                request,
-                clustering,
-                opened.answers,
-                started,
-                spark.version,
-                *_evaluate(request, lambda: opened.exact_nicv(clustering), progress),
-            )
-            progress(f"writing to {request.output}")
+            release = Release(request, clustering, opened.answers, started, spark.version)
             try:
+                release = _evaluated(release, lambda: opened.exact_nicv(clustering), progress)
+                progress(f"writing to {request.output}")
                 folder.discard(stale)
                 outputs = write_outputs(spark, folder, release)
             except BaseException:
@@ -95,18 +90,16 @@ def run(request: Request) -> None:
     print(result_text(release, outputs))
 
 
-def _evaluate(
-    request: Request, nicv: Callable[[], float], progress: Progress
-) -> tuple[float | None, str]:
-    """Give the exact NICV if it is asked for, and what kept it from being computed."""
-    if not request.evaluate:
-        return None, ""
+def _evaluated(release: Release, nicv: Callable[[], float], progress: Progress) -> Release:
+    """Add the exact NICV if it is asked for, or what kept it from being computed."""
+    if not release.request.evaluate:
+        return release
     progress("evaluating on the raw rows: the run is NOT PRIVATE from here on")
     try:
-        return nicv(), ""
+        return replace(release, exact_nicv=nicv())
     except QueryError as error:
         # The release is paid for; it must not be lost to a failed extra.
-        return None, str(error)
+        return replace(release, evaluation_failure=str(error))
 
 
 def _print_fault(name: str, error: Exception) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
+from dpkm_spark.algorithms.algorithm import PlannedQuery
 from dpkm_spark.analysis import Prediction, predicted_errors
 from dpkm_spark.job import sample
 from dpkm_spark.job.release import Release
@@ -12,6 +14,8 @@ from dpkm_spark.report.numbers import coordinate, fraction, printable, short, wh
 
 _MOST_ROWS = 30
 _MOST_COLUMNS = 8
+#: What the text of a plan is wrapped to.
+_WIDTH = 80
 #: Ns that a dry run looks at when N is not declared.
 _EXAMPLE_COUNTS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 #: The one among them that errors are predicted for.
@@ -41,14 +45,21 @@ def plan_text(request: Request) -> str:
 
 def _query_lines(request: Request) -> list[str]:
     """Give the queries with their shares; where they depend on N, those of an example."""
-    count = _count(request)
-    plan = request.parameters.plan(request.budget, request.domain.dimension, count)
+    plan = _plan(request, _count(request))
     lines = [f"  {'query':<16} {'times':>5}  {'epsilon of each (exact)':<28}  noise scale"]
     for query in plan:
         share = fraction(query.epsilon)
         scale = number(query.sensitivity / float(query.epsilon))
         lines.append(f"  {query.name:<16} {query.times:>5}  {share:<28}  {scale}")
+    if request.parameters.public_count is None and any(
+        _plan(request, count) != plan for count in _EXAMPLE_COUNTS
+    ):
+        lines.append(f"  These are for N = {_count(request):,}: they depend on the number of rows.")
     return [*lines, ""]
+
+
+def _plan(request: Request, count: int) -> tuple[PlannedQuery, ...]:
+    return request.parameters.plan(request.budget, request.domain.dimension, count)
 
 
 def _outlook_lines(request: Request) -> list[str]:
@@ -64,9 +75,12 @@ def _outlook_lines(request: Request) -> list[str]:
     if not any(outlooks):
         return []
     if len(set(outlooks)) == 1:
-        return [f"  {outlooks[0]}", ""]
-    lines = [f"    N = {n:>11,}: {text}" for n, text in zip(counts, outlooks, strict=True)]
-    return ["  by the number of rows N", *lines, ""]
+        return [*_wrapped(f"  {outlooks[0]}", 2), ""]
+    lines = ["  by the number of rows N"]
+    for n, text in zip(counts, outlooks, strict=True):
+        start = f"    N = {n:>11,}: "
+        lines += _wrapped(start + text, len(start))
+    return [*lines, ""]
 
 
 def _error_lines(request: Request) -> list[str]:
@@ -76,15 +90,25 @@ def _error_lines(request: Request) -> list[str]:
     rows = predicted_errors(
         count, request.domain.dimension, request.parameters.k, float(request.budget)
     )
-    given = f"N = {count:,}" + ("" if declared else ", an example: declare yours by --public-count")
     lines = [
-        f"  predicted error of each method at {given}",
+        f"  predicted error of each method, with default settings, at N = {count:,}",
+        *([] if declared else ["  (N is an example: declare yours by --public-count)"]),
         "  (mean squared, of a centroid, columns scaled to [-1, 1]; see docs/analysis.md)",
-        f"  {'method':<24}  {'by noise':>9}  {'bias up to':>10}",
+        f"  {'method':<23}  {'by noise':>9}  {'bias up to':>10}",
     ]
     for row in rows:
-        lines.append(f"  {row.method:<24}  {_error(row.noise):>9}  {_bias(row):>10}  {row.note}")
-    return [*(line.rstrip() for line in lines), ""]
+        start = f"  {row.method:<23}  {_error(row.noise):>9}  {_bias(row):>10}  "
+        if len(start + row.note) <= _WIDTH:
+            lines.append(f"{start}{row.note}".rstrip())
+        else:
+            lines += [start.rstrip(), *_wrapped(f"      {row.note}", 6)]
+    return [*lines, ""]
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    """Wrap a line to the width of a terminal; flags stay in one piece."""
+    below = " " * indent
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=below, break_on_hyphens=False)
 
 
 def _error(value: float | None) -> str:

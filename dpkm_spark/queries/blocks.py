@@ -1,12 +1,13 @@
 """Sample-and-aggregate: rows in blocks by a keyed hash, and k-means on every block.
 
-**Every row is in exactly one block, and no row decides where another one goes.** A block is the
-hash of a row's own steps, so equal rows would all share one. They are told apart by an ordinal:
-the n copies of a row get the ordinals 0, 1, ..., n - 1 modulo R, and the block is the hash of
-(key, steps, ordinal). Copies do not differ, so it does not matter which of them gets which
-ordinal: a table, as a multiset of rows, fixes how many copies every (steps, ordinal) has, its
-*weight*. One more row makes n copies n + 1; the weight of ordinal n mod R grows by one, and all
-other weights stay. So neighbouring tables differ by one row in one block.
+**Every row is in exactly one block, and no other row decides where it goes.** A row's first block
+is the keyed hash of its steps, modulo l. Equal rows would all share it, and real tables have many,
+so they are told apart by an ordinal: the n copies of a row get the ordinals 0, 1, ..., n - 1 modulo
+R <= l, and the copy with ordinal i is in block (hash + i) modulo l. Copies do not differ, so it
+does not matter which of them gets which ordinal: a table, as a multiset of rows, fixes the *weight*
+of each (steps, ordinal), the number of copies that have it. One more row makes n copies n + 1; the
+weight of ordinal n modulo R grows by one, and all other weights stay. So neighbouring tables differ
+by one row in one block.
 
 **The answer is exact.** Centroids within a block are integers, means are integer divisions, and
 scores are integers that float64 holds exactly (see `nearest`). What is computed for a block is a
@@ -43,8 +44,8 @@ AnyInts = npt.NDArray[np.signedinteger[Any]]
 STARTS = ("public", "gupt")
 #: With this many blocks, sums stay below 2^60. Nothing of this size is ever held in memory.
 MOST_BLOCKS = 1 << 40
-#: Most blocks that the copies of one row are spread over.
-_MOST_ORDINALS = 1 << 16
+#: Most blocks that the copies of one row are spread over: Spark lists them, 8 MiB of longs.
+_MOST_ORDINALS = 1 << 20
 #: Scores computed at a time, 2 MiB of them: they stay in a core's cache.
 _CHUNK_SCORES = 1 << 18
 #: The primes of XXH64, and the seed that Spark gives it.
@@ -145,7 +146,7 @@ class BlockPlan:
         """Give `block_outputs` for this plan; it travels to executors without our package."""
         return partial(
             block_outputs,
-            blocks=self.blocks,
+            key=self.key,
             starts=self.starts,
             low=self.low,
             high=self.high,
@@ -205,10 +206,11 @@ def spread_copies(steps: IntArray, ordinals: int) -> tuple[IntArray, IntArray, I
     return ordered[first][which], ordinal, weight
 
 
-def hash_rows(key: int, steps: IntArray, ordinal: IntArray) -> IntArray:
-    """Hash (key, steps, ordinal), as Spark's ``xxhash64`` does with bigint columns."""
-    start = np.full(len(ordinal), key, dtype=np.int64)
-    return xxhash64([start, *steps.T, ordinal])
+def place(key: int, steps: IntArray, ordinal: IntArray, blocks: int) -> IntArray:
+    """Give the block of each (steps, ordinal), in [0, blocks)."""
+    first = xxhash64([np.full(len(steps), key, dtype=np.int64), *steps.T]) % blocks
+    result: IntArray = (first + ordinal) % blocks
+    return result
 
 
 def xxhash64(columns: Sequence[IntArray]) -> IntArray:
@@ -242,10 +244,10 @@ def _rotate(value: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
 
 def block_outputs(
     coordinates: AnyInts,
-    hashes: IntArray,
+    block: IntArray,
     weights: IntArray,
     *,
-    blocks: int,
+    key: int,
     starts: IntArray,
     low: IntArray,
     high: IntArray,
@@ -258,9 +260,9 @@ def block_outputs(
     ----------
     coordinates : ndarray of int, shape (n, d)
         In [-SCALE, SCALE].
-    hashes, weights : ndarray of int64, shape (n,)
-        Of `hash_rows` and `spread_copies`. A row's block is its hash modulo ``blocks``.
-    blocks, starts, low, high, method, rounds
+    block, weights : ndarray of int64, shape (n,)
+        Of `place` and `spread_copies`. Equal rows of one block come as one row with their weight.
+    key, starts, low, high, method, rounds
         As in `BlockPlan`.
 
     Returns
@@ -269,13 +271,13 @@ def block_outputs(
         Sums of the k d outputs, and the number of blocks that have rows.
     """
     sums = np.zeros(starts.size + 1, dtype=np.int64)
-    if not len(hashes):
+    if not len(block):
         return sums
-    block = hashes % blocks
     order = np.argsort(block, kind="stable")
     if method == "gupt":
         # Which rows a block starts from must not depend on the order they came in.
-        order = np.lexsort((*coordinates.T, hashes, block))
+        chance = xxhash64([np.full(len(block), key), block, *coordinates.T])
+        order = np.lexsort((*coordinates.T, chance, block))
     first = np.flatnonzero(np.diff(block[order], prepend=-1))
     sizes = np.diff(first, append=len(order))
     by_size = np.argsort(sizes, kind="stable")

@@ -65,5 +65,5 @@ class LocalEngine:
     def block_sums(self, plan: BlockPlan) -> IntArray:
         """Sum the outputs of k-means on every block, shape (k, d)."""
         steps, ordinal, weight = blocks.spread_copies(self._steps, plan.ordinals)
-        hashes = blocks.hash_rows(plan.key, steps, ordinal)
-        return plan.total(plan.kernel()(steps - SCALE, hashes, weight))
+        block = blocks.place(plan.key, steps, ordinal, plan.blocks)
+        return plan.total(plan.kernel()(steps - SCALE, block, weight))

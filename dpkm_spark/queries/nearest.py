@@ -50,7 +50,7 @@ def code_rows(centroids: IntArray) -> IntArray:
 
     The code of centroid j is (|c_j|^2 - 2 c_j.x) K + j, with K = `stride`, so that ``code % K`` is
     j and equal distances go to the lowest index. With x and c in [-SCALE, SCALE] it is below
-    3 d SCALE^2 K; where that exceeds 2^53, beyond some 2,700 numbers d K, c is rounded to a coarser
+    3 d SCALE^2 K; where that exceeds 2^53, beyond some 1,365 numbers d K, c is rounded to a coarser
     power of two c' = c / 2^s first, and the code is (|c'|^2 2^s - 2 c'.x) K + j.
 
     Parameters

@@ -1,7 +1,7 @@
 """The Spark side of sample-and-aggregate: blocks by native SQL, k-means on them in Python.
 
 Spark counts equal rows, tells them apart by ordinals, hashes, and brings each block together; its
-``xxhash64`` is the very function of `blocks.hash_rows`. Every expression is deterministic, so a
+``xxhash64`` is the very function of `blocks.xxhash64`. Every expression is deterministic, so a
 task that runs twice puts each row into the same block. Python then runs k-means on the many blocks
 of a partition, and gives k d sums that Spark adds up.
 """
@@ -46,17 +46,17 @@ def block_sums(rows: DataFrame, plan: BlockPlan, dimension: int) -> DataFrame:
         Columns ``i`` (int) and ``v`` (bigint): at most k d + 1 rows, see `from_table`.
     """
     names = [f"s{i}" for i in range(dimension)]
-    most = f"{plan.ordinals}L"
-    # In the order of `blocks.spread_copies` and `blocks.hash_rows`.
+    most, size = f"{plan.ordinals}L", f"{plan.blocks}L"
+    # The twins of `blocks.spread_copies` and `blocks.place`.
     longs = rows.selectExpr(*[f"cast({name} AS bigint) AS {name}" for name in names])
     counted = longs.groupBy(*names).agg(F.expr("count(1)").alias("n"))
     spread = counted.selectExpr(*names, "n", f"explode(sequence(0L, least(n, {most}) - 1L)) AS o")
-    hashed = spread.selectExpr(
+    placed = spread.selectExpr(
         *[f"cast({name} AS int) AS {name}" for name in names],
-        f"xxhash64({plan.key}L, {', '.join(names)}, o) AS h",
+        f"(pmod(xxhash64({plan.key}L, {', '.join(names)}), {size}) + o) % {size} AS b",
         f"n div {most} + if(o < n % {most}, 1L, 0L) AS w",
     )
-    whole = hashed.repartition(tasks(plan), F.expr(f"pmod(h, {plan.blocks}L)"))
+    whole = placed.repartition(tasks(plan), "b")
     summed = map_batches(whole, _task(plan.kernel()), "i int, v bigint", (blocks,))
     return summed.groupBy("i").agg(F.expr("sum(v)").alias("v"))
 
@@ -84,12 +84,12 @@ def _task(kernel: Kernel) -> Function:
             return
         table = pa.Table.from_batches(parts)
         del parts
-        *steps, hashes, weights = table.columns
+        *steps, block, weights = table.columns
         coordinates = np.empty((table.num_rows, len(steps)), dtype=np.int32)
         for i, column in enumerate(steps):
             coordinates[:, i] = column.to_numpy()
         coordinates -= scale
-        sums = kernel(coordinates, hashes.to_numpy(), weights.to_numpy())
+        sums = kernel(coordinates, block.to_numpy(), weights.to_numpy())
         index = pa.array(np.arange(len(sums), dtype=np.int32))
         yield pa.RecordBatch.from_arrays([index, pa.array(sums)], names=["i", "v"])
 

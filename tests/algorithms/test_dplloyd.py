@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from dpkm_spark.algorithms.dplloyd import DPLloydParameters, DPLloydResult, dplloyd, moved
 from dpkm_spark.analysis import optimal_ratio, optimal_rounds
 from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
-from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError
+from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError, QueryError
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
@@ -86,7 +86,7 @@ shares = st.one_of(
     d=st.integers(1, 200),
     count=st.integers(-(10**6), 10**12),
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_shares_add_up_to_epsilon_exactly(
     *,
     epsilon: Fraction,
@@ -437,3 +437,26 @@ def test_clear_clusters_are_found_and_less_epsilon_costs_accuracy(split: str) ->
     good, poor = (_mean_nicv(e, split=split) for e in (Fraction(1), Fraction(1, 200)))
     assert good < 1.02 * 0.02  # the variance within the clusters is 0.02
     assert poor > 2 * good
+
+
+class NoPython(LocalEngine):
+    """An engine that cannot serve sums."""
+
+    def prepare_sums(self, k: int) -> None:
+        raise QueryError(f"no Python for {k} clusters")
+
+
+def test_sums_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -> None:
+    table = PrivateTable(NoPython(_rows(), DOMAIN), Budget(Fraction(1)))
+    with pytest.raises(QueryError, match="no Python for 3 clusters"):
+        dplloyd(table, DPLloydParameters(k=3, split="optimal"))
+    assert table.remaining == 1
+
+
+def test_a_share_too_small_for_sums_is_refused_before_a_count_is_paid_for() -> None:
+    epsilon = Fraction(1, 10**6)
+    table = _table(_rows(), epsilon=epsilon)
+    # Noise of a count is fine at this share, that of sums in units of 2^-20 is not.
+    with pytest.raises(EpsilonError, match="cluster_sums"):
+        dplloyd(table, DPLloydParameters(k=3, split="optimal"))
+    assert table.remaining == epsilon

@@ -274,7 +274,7 @@ def test_every_table_gives_k_finite_centroids_within_the_bounds(
     d=st.integers(1, 50),
     count=st.integers(-(10**6), 10**9),
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_shares_add_up_to_epsilon_exactly(
     *,
     epsilon: Fraction,

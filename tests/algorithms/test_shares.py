@@ -107,7 +107,7 @@ def tiny_table(rows: int, dimension: int, epsilon: Fraction, seed: int) -> Priva
 
 @pytest.mark.parametrize("algorithm", PRIVATE.values(), ids=PRIVATE.keys())
 @given(data=st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_charges_exactly_its_plan_query_by_query(
     algorithm: Algorithm, data: st.DataObject
 ) -> None:

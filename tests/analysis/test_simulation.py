@@ -122,8 +122,8 @@ class Round:
         )
 
 
-ROUNDS = [Round(2, 2, 1000), Round(2, 4, 400), Round(3, 2, 500), Round(6, 2, 30)]
-SPLIT = [Round(2, 2, 1000, 0.9, optimal=True), Round(6, 2, 30, 0.9, optimal=True)]
+ROUNDS = [Round(2, 2, 700), Round(2, 4, 400), Round(3, 2, 500), Round(6, 2, 30)]
+SPLIT = [Round(2, 2, 700, 0.9, optimal=True), Round(6, 2, 30, 0.9, optimal=True)]
 
 
 @cache
@@ -230,9 +230,9 @@ class Cells:
 
 
 GRIDS = [
-    Cells(2, 3, 5, 200, 300),
+    Cells(2, 3, 5, 200, 200),
     Cells(2, 4, 2, 300, 250),
-    Cells(3, 2, 3, 150, 300),
+    Cells(3, 2, 3, 150, 200),
     Cells(6, 2, 2, 30, 20),
 ]
 

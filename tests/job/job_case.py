@@ -1,4 +1,4 @@
-"""Running the job in the tests' own process, and reading back what it wrote."""
+"""Running a job in the tests' own process, and reading back what it wrote."""
 
 from __future__ import annotations
 
@@ -16,13 +16,27 @@ import pytest
 from conftest import CONNECT
 from pyspark.sql import DataFrame, SparkSession
 
-from dpkm_spark.job.eugkm import main
+from dpkm_spark.algorithms.registry import ALGORITHMS
 from dpkm_spark.job.options import parse_options
 from dpkm_spark.job.request import Request, make_request
+from dpkm_spark.job.run import main
 from dpkm_spark.spark.frames import table_to_frame
 
-#: Keeps a run small: 9 cells in two dimensions, two starts.
-SMALL = ("--grid", "fixed", "--cells-per-dimension", "3", "--restarts", "2", "--no-report")
+_GRID = ("--grid", "fixed", "--cells-per-dimension", "3", "--restarts", "2")
+
+#: Keeps a run of each algorithm small: 9 cells in two dimensions, two starts, two rounds.
+TINY: dict[str, tuple[str, ...]] = {
+    "eugkm": _GRID,
+    "dplloyd": ("--rounds", "2"),
+    "gkm": ("--block-size", "100"),
+    "pgkm": ("--generations", "2"),
+    "hybrid": (*_GRID, "--hybrid-rule", "always"),
+    "lloyd": ("--restarts", "2", "--max-iter", "2"),
+    "gene": ("--generations", "2"),
+}
+#: The same for EUGkM alone, and without a report.
+SMALL = (*_GRID, "--no-report")
+PRIVATE = [name for name, algorithm in ALGORITHMS.items() if algorithm.private]
 
 
 @dataclass(frozen=True)
@@ -32,29 +46,38 @@ class Outcome:
     code: int
     out: str
     err: str
+    job: str = "eugkm"
 
     @property
     def shown(self) -> str:
         """All that a person saw."""
         return self.out + self.err
 
+    @property
+    def steps(self) -> list[str]:
+        """The lines of progress, without the clock."""
+        start = f"[{self.job} "
+        return [line.partition("] ")[2] for line in self.err.splitlines() if line.startswith(start)]
+
     def error(self, code: int) -> str:
         """Give the one line of an expected failure."""
         assert self.code == code, self.shown
         assert self.out == ""
-        lines = [line for line in self.err.splitlines() if not line.startswith("[eugkm ")]
+        lines = [line for line in self.err.splitlines() if not line.startswith(f"[{self.job} ")]
         assert len(lines) == 1, self.err
-        assert lines[0].startswith("eugkm: error: ")
-        return lines[0].removeprefix("eugkm: error: ")
+        assert lines[0].startswith(f"{self.job}: error: ")
+        return lines[0].removeprefix(f"{self.job}: error: ")
 
 
-def run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
-    """Run the job in this process, in the session that the tests hold."""
+def run_main(
+    capsys: pytest.CaptureFixture[str], *arguments: str, algorithm: str = "eugkm"
+) -> Outcome:
+    """Run a job in this process, in the session that the tests hold."""
     capsys.readouterr()
     with connect_url():
-        code = main(arguments)
+        code = main(algorithm, arguments)
     captured = capsys.readouterr()
-    return Outcome(code, captured.out, captured.err)
+    return Outcome(code, captured.out, captured.err, algorithm)
 
 
 @contextmanager
@@ -73,21 +96,27 @@ def connect_url() -> Iterator[None]:
             os.environ["SPARK_REMOTE"] = before
 
 
-def run_ok(capsys: pytest.CaptureFixture[str], output: Path, *arguments: str) -> Outcome:
-    """Run the job into ``output``, which must work."""
-    outcome = run_main(capsys, "--output", str(output), *arguments)
+def run_ok(
+    capsys: pytest.CaptureFixture[str], output: Path, *arguments: str, algorithm: str = "eugkm"
+) -> Outcome:
+    """Run a job into ``output``, which must work."""
+    outcome = run_main(capsys, "--output", str(output), *arguments, algorithm=algorithm)
     assert outcome.code == 0, outcome.shown
     return outcome
 
 
-def request_of(*arguments: str) -> Request:
+def request_of(*arguments: str, algorithm: str = "eugkm") -> Request:
     """Give the checked request of a command line."""
-    return make_request("eugkm", parse_options("eugkm", "", "", arguments))
+    chosen = ALGORITHMS[algorithm]
+    return make_request(chosen, parse_options(chosen, arguments))
 
 
-def input_flags(path: Path | str, *, k: int = 3, epsilon: str = "1") -> tuple[str, ...]:
+def input_flags(
+    path: Path | str, *, k: int = 3, epsilon: str = "1", algorithm: str = "eugkm"
+) -> tuple[str, ...]:
     """Give the flags that every run on a table needs, but the bounds."""
-    return ("--input", str(path), "--k", str(k), "--epsilon", epsilon)
+    price = ("--epsilon", epsilon) if ALGORITHMS[algorithm].private else ()
+    return ("--input", str(path), "--k", str(k), *price)
 
 
 def save(

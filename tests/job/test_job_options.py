@@ -14,10 +14,14 @@ from conftest import ROOT
 from job_case import request_of, run_main
 
 from dpkm_spark import __version__
+from dpkm_spark.algorithms.registry import ALGORITHMS
+from dpkm_spark.algorithms.settings import Setting
 from dpkm_spark.job.exits import exit_code
-from dpkm_spark.job.options import ALL_OPTIONS, default_run_id, parse_options
+from dpkm_spark.job.options import default_run_id, option_groups, parse_options
 
 NEEDED = ("--input", "nowhere.parquet", "--k", "3", "--epsilon", "1", "--bounds", "x=0:1")
+EUGKM = ALGORITHMS["eugkm"]
+OPTIONS: list[Setting] = [option for group in option_groups(EUGKM).values() for option in group]
 HEAVY = ("pyspark", "pandas", "matplotlib", "jinja2")
 
 
@@ -148,11 +152,11 @@ def test_every_option_can_be_in_the_file(tmp_path: Path) -> None:
         "dimensions": "1",
     }  # fmt: skip
     lines = []
-    for option in ALL_OPTIONS:
+    for option in OPTIONS:
         switch, whole = not option.metavar, option.metavar in ("K", "M", "R", "T", "N", "SEED")
         default = "true" if switch else "3" if whole else '"abc"'
         lines.append(f"{option.name} = {texts.get(option.name, default)}")
-    values = parse_options("eugkm", "", "", ["--config", write(tmp_path, "\n".join(lines))])
+    values = parse_options(EUGKM, ["--config", write(tmp_path, "\n".join(lines))])
     assert values["input_option"] == {"sep": ";"}
     assert values["overwrite"] is True
     assert values["restarts"] == 3
@@ -161,12 +165,12 @@ def test_every_option_can_be_in_the_file(tmp_path: Path) -> None:
 
 def test_numbers_and_switches_of_reader_options_become_text(tmp_path: Path) -> None:
     file = write(tmp_path, "[input-option]\nheader = true\nmaxColumns = 9\nsep = ';'\n")
-    options = parse_options("eugkm", "", "", ["--config", file])["input_option"]
+    options = parse_options(EUGKM, ["--config", file])["input_option"]
     assert options == {"header": "true", "maxColumns": "9", "sep": ";"}
 
 
 def test_a_reader_option_may_hold_an_equals_sign() -> None:
-    values = parse_options("eugkm", "", "", ["--input-option", "sep==", "--input-option", "a=b=c"])
+    values = parse_options(EUGKM, ["--input-option", "sep==", "--input-option", "a=b=c"])
     assert values["input_option"] == {"sep": "=", "a": "b=c"}
 
 
@@ -291,7 +295,7 @@ def test_help_fits_80_columns_and_needs_no_spark() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "--bounds=-1:1" in done.stdout
     assert "exit codes:" in done.stdout
-    assert all(f"--{option.name}" in done.stdout for option in ALL_OPTIONS)
+    assert all(f"--{option.name}" in done.stdout for option in OPTIONS)
     assert "\x1b" not in done.stdout
     assert done.stderr == "[]\n"
 
@@ -313,8 +317,9 @@ def test_a_dry_run_needs_no_spark_and_touches_nothing(tmp_path: Path) -> None:
 
 
 def shares(plan: str) -> dict[str, Fraction]:
-    found = re.findall(r"^  (count|cell_histogram) +\S+ \((\S+)\)", plan, re.MULTILINE)
-    return {name: Fraction(text) for name, text in found}
+    """Give what all queries of a kind cost together, by the exact numbers of a plan."""
+    found = re.findall(r"^  (\w+) +(\d+)  (\d+(?:/\d+)?)(?: |$)", plan, re.MULTILINE)
+    return {name: int(times) * Fraction(text) for name, times, text in found}
 
 
 @pytest.mark.parametrize("epsilon", ["1", "0.1", "1/3", "1e-6"])
@@ -363,7 +368,9 @@ def test_the_plan_of_a_fixed_grid_needs_no_count(capsys: pytest.CaptureFixture[s
     plan = run_main(capsys, "--dry-run", "--grid", "fixed", "--cells-per-dimension", "7").out
     assert shares(plan) == {"cell_histogram": Fraction(1)}
     assert "7 cells a dimension, 49 in all" in plan
-    assert "N =" not in plan
+    assert "by the number of rows" not in plan
+    # The table of predictions is for the sample's N.
+    assert plan.count("N =") == 1
 
 
 def test_the_plan_shows_bounds_and_no_control_characters(

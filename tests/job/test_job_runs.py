@@ -7,7 +7,7 @@ import io
 import json
 import math
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,8 @@ from job_case import (
 from pyspark.sql import SparkSession
 
 from dpkm_spark import __version__
-from dpkm_spark.job import eugkm
+from dpkm_spark.algorithms.registry import ALGORITHMS
+from dpkm_spark.job.run import main
 
 pytestmark = pytest.mark.spark
 
@@ -71,7 +72,7 @@ def sample(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sam
     output = tmp_path_factory.mktemp("sample") / "out"
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), connect_url():
-        code = eugkm.main(["--output", str(output), "--run-id", "sample-1"])
+        code = main("eugkm", ["--output", str(output), "--run-id", "sample-1"])
     return Sample(Outcome(code, out.getvalue(), err.getvalue()), output)
 
 
@@ -105,7 +106,7 @@ def test_sample_run_the_synopsis_has_every_cell_once_with_its_box(sample: Sample
     names = ["cell", "x_lower", "x_upper", "y_lower", "y_upper", "noisy_count"]
     assert table.column_names == names
     assert table.schema.field("noisy_count").type == pa.int64()
-    m = read_run(sample.output)["grid"]["cells_per_dimension"]
+    m = read_run(sample.output)["result"]["grid"]["cells_per_dimension"]
     assert table["cell"].to_pylist() == list(range(m * m))
     edges = np.linspace(-1, 1, m + 1)
     lower = np.array(list(product(edges[:-1], edges[:-1])))
@@ -138,16 +139,20 @@ def test_sample_run_the_record_names_every_query_and_what_it_cost(sample: Sample
 
 def test_sample_run_the_record_says_what_ran_on_what(sample: Sample) -> None:
     record = read_run(sample.output)
-    assert record["format_version"] == 1
+    assert record["format_version"] == 2
     assert record["job"] == "eugkm"
     assert record["run_id"] == "sample-1"
     assert record["private"] is True
+    assert record["why_not_private"] == []
+    assert "evaluation" not in record
     assert record["input"] == {"sample": True}
     assert record["domain"] == {
         "columns": ["x", "y"], "array": False, "lower": [-1, -1], "upper": [1, 1]
     }  # fmt: skip
     assert record["parameters"]["k"] == 15
-    assert record["grid"]["cells"] == record["grid"]["cells_per_dimension"] ** 2
+    grid = record["result"]["grid"]
+    assert grid["cells"] == grid["cells_per_dimension"] ** 2
+    assert grid["capped"] is False
 
 
 def test_sample_run_the_record_names_versions_and_commit(sample: Sample) -> None:
@@ -209,7 +214,7 @@ def test_an_existing_output_is_kept_before_anything_is_charged(
         raise AssertionError("the input was opened")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpkm_spark.job.open.open_table", untouchable)
+        patch.setattr("dpkm_spark.job.open.open_input", untouchable)
         message = run_main(capsys, "--output", str(output), *flags).error(4)
     assert "--overwrite" in message
     assert (output / "run.json").read_bytes() == before
@@ -501,7 +506,7 @@ def test_interruptions_and_faults_have_codes_of_their_own(
     def fail(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("dpkm_spark.algorithms.eugkm.eugkm", fail)
+    monkeypatch.setitem(ALGORITHMS, "eugkm", replace(ALGORITHMS["eugkm"], run=fail))
     outcome = run_main(capsys, "--output", str(tmp_path / "o"))
     assert CANARY not in outcome.shown
     assert outcome.out == ""
@@ -582,5 +587,5 @@ def test_an_empty_table_is_pure_noise_and_shows_no_negative_rows(
     counts = read_part(tmp_path / "out", "synopsis")["noisy_count"].to_pylist()
     # Noise of scale 1,000: all zero with a probability below 10^-3 for one cell.
     assert read_run(tmp_path / "out")["result"]["count"] is not None
-    assert len(counts) == read_run(tmp_path / "out")["grid"]["cells"]
+    assert len(counts) == read_run(tmp_path / "out")["result"]["grid"]["cells"]
     assert ", -" not in outcome.out

@@ -90,6 +90,27 @@ def test_one_unit_decides_between_centroids_a_whole_column_apart() -> None:
     assert cluster_sums(np.array([[0], [1]]), centroids).tolist() == [[0, 1], [1, 1]]
 
 
+@given(st.data(), st.integers(2, 4), st.integers(2, 9))
+def test_a_single_unit_decides_between_far_centroids_at_the_same_distance(
+    data: st.DataObject, d: int, k: int
+) -> None:
+    # Around any row, signed permutations of one offset are equally far: the first must win. Any
+    # one of them that comes a unit nearer must win instead, though distances are near 2^40.
+    half = SCALE // 2
+    far = st.one_of(st.integers(1, half), st.integers(half - 3, half))
+    row = np.array(data.draw(st.tuples(*[st.integers(-half, half)] * d)))
+    offset = data.draw(st.tuples(*[far] * d))
+    around = []
+    for _ in range(k):
+        signs = data.draw(st.tuples(*[st.sampled_from([-1, 1])] * d))
+        around.append(np.multiply(signs, data.draw(st.permutations(offset))).tolist())
+    centroids = row + np.array(around)
+    assert cluster_sums(row[None], centroids)[:, d].tolist() == [1] + [0] * (k - 1)
+    j, i = data.draw(st.integers(0, k - 1)), data.draw(st.integers(0, d - 1))
+    centroids[j, i] -= np.sign(around[j][i])
+    assert cluster_sums(row[None], centroids)[:, d].argmax() == j
+
+
 @given(st.data(), st.integers(1, 3))
 def test_sums_add_up_over_parts_of_the_rows_in_any_order(data: st.DataObject, d: int) -> None:
     rows, centroids = data.draw(points(d, 0, 12)), data.draw(points(d, 1, 5))

@@ -1,0 +1,36 @@
+"""A DPLloyd round as a multiple of a scan: native SQL and Python workers, by number of clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.tables import COLUMNS, ratio, session, uniform_table
+from dpkm_spark.domain import Domain
+from dpkm_spark.kmeans.starts import sphere_packed_starts
+from dpkm_spark.queries import native, nearest
+from dpkm_spark.queries.spark import SparkEngine
+
+ROWS = 20_000_000
+CLUSTERS = (2, 8, 16, 32, 100)
+
+
+def main() -> None:
+    """Print one line per number of clusters."""
+    spark = session()
+    frame = uniform_table(spark, ROWS)
+    d = len(COLUMNS)
+    engine = SparkEngine(frame, Domain.of(COLUMNS, (-1.0, 1.0)))
+    print(f"exact sums of a DPLloyd round, {ROWS:,} rows x {d} doubles")
+    for k in CLUSTERS:
+        starts = sphere_packed_starts(1, k, d, np.random.default_rng(1))[0]
+        points = nearest.to_coordinates(starts)
+        ours, base, times = ratio(frame, lambda p=points: engine.cluster_sums(p), repeats=3)
+        path = "SQL" if native.fits(k, d) else "Python workers"
+        print(
+            f"  k = {k:>4}  {path:<15} {ours:6.2f} s   scan {base:5.2f} s   {times:5.1f} x",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
