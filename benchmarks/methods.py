@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from benchmarks.tables import COLUMNS, scan, seconds, session, uniform_table
-from dpkm_spark.algorithms.gkm import GkMParameters, gkm
+from dpkm_spark.algorithms.gkm import GKMParameters, gkm
 from dpkm_spark.algorithms.pgkm import PGKMParameters, pgkm
 from dpkm_spark.domain import Domain
 from dpkm_spark.privacy.budget import Budget
@@ -39,7 +39,7 @@ def _run(name: str, table: PrivateTable) -> None:
         pgkm(table, PGKMParameters(k=K, generations=8))
     else:
         size = "3k" if name == "GkM-3K" else "paper"
-        gkm(table, GkMParameters(k=K, block_size=size))
+        gkm(table, GKMParameters(k=K, block_size=size))
 
 
 if __name__ == "__main__":

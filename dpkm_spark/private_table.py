@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -13,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
-from dpkm_spark.errors import EpsilonError, ParameterError, TranscriptError
+from dpkm_spark.errors import ParameterError, TranscriptError
 from dpkm_spark.grid import Grid
-from dpkm_spark.privacy.budget import Budget, parse_epsilon
+from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import (
     MECHANISM,
     SELECTION,
@@ -24,6 +23,14 @@ from dpkm_spark.privacy.mechanisms import (
     calibrate,
     calibrate_selection,
 )
+from dpkm_spark.privacy.questions import (
+    blocks_query,
+    digest,
+    largest_cost,
+    make_query,
+    selection_query,
+    sums_query,
+)
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript, Query, Transcript, public_seed
 from dpkm_spark.queries import nearest
 from dpkm_spark.queries.blocks import BlockPlan
@@ -31,9 +38,6 @@ from dpkm_spark.queries.engine import QueryEngine
 
 # Algorithms know plans through the door: they may not import the queries themselves.
 __all__ = ["BlockPlan", "NoisySums", "PrivateTable"]
-
-#: Noise of this scale exceeds 2^62 with probability exp(-2^20); more could overflow int64.
-_LARGEST_SCALE = 1 << 42
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +128,7 @@ class PrivateTable:
         BudgetExceededError
             If less than ``epsilon`` is left; nothing is computed then.
         """
-        query = _query("count", {}, 1, epsilon)
+        query = make_query("count", {}, 1, epsilon)
         return int(self._ask_sums(query, lambda: np.array([self.__engine.count()]))[0])
 
     def noisy_histogram(self, grid: Grid, epsilon: Fraction) -> IntArray:
@@ -150,7 +154,7 @@ class PrivateTable:
             If less than ``epsilon`` is left; nothing is computed then.
         """
         shape = {"dimension": grid.dimension, "cells_per_dimension": grid.cells_per_dimension}
-        query = _query("cell_histogram", shape, 1, epsilon)
+        query = make_query("cell_histogram", shape, 1, epsilon)
         return self._ask_sums(query, lambda: self.__engine.cell_histogram(grid))
 
     def noisy_marginals(self, bins: int, epsilon: Fraction) -> IntArray:
@@ -176,7 +180,7 @@ class PrivateTable:
             If less than ``epsilon`` is left; nothing is computed then.
         """
         d = self.domain.dimension
-        query = _query("marginals", {"bins": bins, "dimension": d}, d, epsilon)
+        query = make_query("marginals", {"bins": bins, "dimension": d}, d, epsilon)
         flat = self._ask_sums(query, lambda: self.__engine.marginals(bins).reshape(-1))
         return flat.reshape(d, bins)
 
@@ -217,8 +221,7 @@ class PrivateTable:
         """
         points = nearest.to_coordinates(centroids)
         k, d = points.shape
-        parameters = {"clusters": k, "count_weight": count_weight, "points_digest": _digest(points)}
-        query = _sums_query(d, parameters, epsilon)
+        query = sums_query(d, count_weight, epsilon, clusters=k, points_digest=digest(points))
 
         def exact() -> IntArray:
             sums = self.__engine.cluster_sums(points)
@@ -265,13 +268,8 @@ class PrivateTable:
         k, d = plan.starts.shape
         if d != self.domain.dimension:
             raise ParameterError(f"plan: got {d} dimensions; must be {self.domain.dimension}")
-        parameters = {
-            "clusters": k,
-            "blocks": plan.blocks,
-            "rounds": plan.rounds,
-            "plan_digest": _digest(plan.numbers()),
-        }
-        query = _query("block_sums", parameters, plan.sensitivity, epsilon)
+        named = {"blocks": plan.blocks, "rounds": plan.rounds}
+        query = blocks_query(k, d, epsilon, **named, plan_digest=digest(plan.numbers()))
         noisy = self._ask_sums(
             query,
             lambda: self.__engine.block_sums(plan).reshape(-1),
@@ -279,15 +277,32 @@ class PrivateTable:
         )
         return plan.means(noisy.reshape(k, d))
 
-    def require_cluster_sums(self, k: int, epsilon: Fraction, count_weight: int = SCALE) -> None:
-        """Raise what `noisy_cluster_sums` would raise on its way to the rows; costs nothing.
+    def require_block_mean(self, k: int, epsilon: Fraction) -> None:
+        """Raise what `noisy_block_mean` would raise on its way to the rows; costs nothing.
 
         For an algorithm that pays for something else first.
         """
-        _sums_query(self.domain.dimension, {"count_weight": count_weight}, epsilon)
+        d = self.domain.dimension
+        _require_exact_distances(d)
+        blocks_query(k, d, epsilon)
+        self._require(self.__engine.prepare_heavy)
+
+    def require_cluster_sums(self, k: int, epsilon: Fraction, count_weight: int = SCALE) -> None:
+        """Raise what `noisy_cluster_sums` would raise on its way to the rows; costs nothing."""
+        sums_query(self.domain.dimension, count_weight, epsilon)
+        self._require(partial(self.__engine.prepare_sums, k))
+
+    def require_selection(self, chosen: int, epsilon: Fraction) -> None:
+        """Raise what `private_select` could raise on its way to the rows; costs nothing."""
+        d = self.domain.dimension
+        _require_exact_distances(d)
+        selection_query(4 * d * SCALE, chosen, epsilon)
+        self._require(self.__engine.prepare_heavy)
+
+    def _require(self, prepare: Callable[[], None]) -> None:
         # What is replayed is paid for already.
         if self._position >= len(self._transcript.answers):
-            self.__engine.prepare_sums(k)
+            prepare()
 
     def private_select(self, candidates: FloatArray, chosen: int, epsilon: Fraction) -> IntArray:
         """Choose sets of centroids of low cost, one after the other, without replacement.
@@ -330,10 +345,9 @@ class PrivateTable:
         m, _, d = points.shape
         if not 1 <= chosen <= m:
             raise ParameterError(f"chosen: got {chosen}; must be between 1 and {m}")
-        if d > nearest.MOST_DIMENSIONS:
-            raise ParameterError(f"columns: got {d}; at most {nearest.MOST_DIMENSIONS} can be used")
-        parameters = {"candidates": m, "chosen": chosen, "points_digest": _digest(points)}
-        query = _query("private_select", parameters, _largest_cost(points), epsilon)
+        _require_exact_distances(d)
+        named = {"candidates": m, "points_digest": digest(points)}
+        query = selection_query(largest_cost(points), chosen, epsilon, **named)
         calibration = calibrate_selection(query.sensitivity, query.epsilon / chosen)
 
         def answer() -> Answer:
@@ -401,46 +415,14 @@ class PrivateTable:
         return new.values
 
 
-def _query(name: str, parameters: Mapping[str, int], sensitivity: int, epsilon: Fraction) -> Query:
-    """Make a query of the very epsilon that the budget will charge.
-
-    A caller may pass a float in spite of the types. The budget reads 0.1 as 1/10, so the noise
-    must be drawn for 1/10 too, not for the slightly larger binary number.
-    """
-    exact = parse_epsilon(epsilon, f"epsilon of {name}")
-    if sensitivity > _LARGEST_SCALE * exact:
-        raise EpsilonError(
-            f"epsilon of {name}: got {float(exact):.6g}; must be at least "
-            f"{sensitivity / _LARGEST_SCALE:.6g}, or the noise could overflow 64-bit integers"
-        )
-    return Query(name, parameters, sensitivity, exact)
-
-
 def _times(epsilon_used: float, times: int, most: Fraction) -> float:
     """Multiply what one selection costs, never rounding past the share that bounds the product."""
     product = epsilon_used * times
     return math.nextafter(product, 0.0) if Fraction(product) > most else product
 
 
-def _sums_query(d: int, parameters: Mapping[str, int], epsilon: Fraction) -> Query:
-    weight = parameters["count_weight"]
-    if not 1 <= weight <= 1 << 40:
-        raise ParameterError(f"count_weight: got {weight}; must be between 1 and 2^40")
-    return _query("cluster_sums", parameters, d * SCALE + weight, epsilon)
-
-
-def _digest(points: IntArray) -> int:
-    """Name an array of public points by a number, so that a replayed query can be compared."""
-    digest = hashlib.sha256(str(points.shape).encode() + points.astype("<i8").tobytes()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def _largest_cost(candidates: IntArray) -> int:
-    """Bound what one row can add to any candidate's cost, in units of 1 / SCALE, rounded up.
-
-    The row farthest from a centroid is the corner opposite to it, at sum_i (|c_i| + SCALE)^2; and a
-    row's cost is its distance to the nearest centroid, at most the least of these.
-    """
-    corners = ((np.abs(candidates) + SCALE) ** 2).sum(axis=2)
-    most = int(corners.min(axis=1).max())
-    return -(-most // SCALE)
+def _require_exact_distances(d: int) -> None:
+    if d > nearest.MOST_DIMENSIONS:
+        raise ParameterError(
+            f"columns: got {d}; this method can use at most {nearest.MOST_DIMENSIONS}"
+        )

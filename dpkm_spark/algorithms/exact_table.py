@@ -13,11 +13,6 @@ import numpy as np
 
 from dpkm_spark.domain import Domain, FloatArray
 
-NOT_PRIVATE = (
-    "This result is not private: it was made from exact answers and can reveal single rows. "
-    "It serves comparison only."
-)
-
 
 @dataclass(frozen=True, eq=False)
 class ExactSums:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpkm_spark.algorithms.algorithm import Algorithm, Clustering, PlannedQuery, by_size
-from dpkm_spark.algorithms.exact_table import NOT_PRIVATE, ExactTable, nicv_of
+from dpkm_spark.algorithms.exact_table import ExactTable, nicv_of
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import LARGEST_K, K, Setting, check_range, whole
 from dpkm_spark.domain import FloatArray, IntArray
@@ -77,10 +77,6 @@ class GeneResult(Clustering):
     def facts(self) -> dict[str, str]:
         """Give lines for the report."""
         return {"Generations": str(len(self.trail)), "Exact NICV": f"{self.trail[-1]:.6g}"}
-
-    def warnings(self) -> list[str]:
-        """Say that it is not private."""
-        return [NOT_PRIVATE]
 
 
 def gene(table: ExactTable, parameters: GeneParameters, notify: Notify = silent) -> GeneResult:

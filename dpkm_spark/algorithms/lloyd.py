@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpkm_spark.algorithms.algorithm import Algorithm, Clustering, PlannedQuery, by_size
-from dpkm_spark.algorithms.exact_table import NOT_PRIVATE, ExactSums, ExactTable, nicv_of
+from dpkm_spark.algorithms.exact_table import ExactSums, ExactTable, nicv_of
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     LARGEST_K,
@@ -97,10 +97,6 @@ class LloydResult(Clustering):
         """Give lines for the report."""
         return {"Rounds": str(self.rounds), "Exact NICV": f"{self.trail[-1]:.6g}"}
 
-    def warnings(self) -> list[str]:
-        """Say that it is not private."""
-        return [NOT_PRIVATE]
-
 
 def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silent) -> LloydResult:
     """Cluster a table by plain Lloyd from many starts. NOT private: exact answers.
@@ -131,9 +127,10 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
     starts = sphere_packed_starts(
         parameters.restarts, parameters.k, d, table.public_random("starts")
     )
+    notify(f"running Lloyd from {len(starts)} starts, without privacy")
     trails = []
     for i, start in enumerate(starts):
-        notify(f"start {i + 1} of {len(starts)}: running Lloyd without privacy", brief=True)
+        notify(f"start {i + 1} of {len(starts)}", brief=True)
         trails.append(_descend(table, start, parameters.max_iter))
     costs = table.candidate_costs(np.stack([trail[-1] for trail in trails]))
     best = int(np.argmin(costs))

@@ -181,6 +181,9 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
     epsilon = require_budget(table)
     count = parameters.public_count
     if parameters.buys_count:
+        # Before a count is paid for: the least share that a generation can get.
+        least = (epsilon - parameters.count_epsilon(epsilon)) / parameters.max_generations
+        table.require_selection(DEFAULT_BREEDING.parents, least)
         notify("asking for a noisy number of rows")
         count = table.noisy_count(parameters.count_epsilon(epsilon))
     left = table.remaining
@@ -219,6 +222,11 @@ def in_order(centroids: FloatArray) -> FloatArray:
     return result
 
 
+def _outlook(parameters: PGKMParameters, epsilon: Fraction, dimension: int, count: int) -> str:
+    left = epsilon - parameters.count_epsilon(epsilon)
+    return f"{parameters.generations_for(left, count)} generations, each reads the table once"
+
+
 def _configure(values: Mapping[str, Any]) -> PGKMParameters:
     return PGKMParameters(
         k=values["k"],
@@ -244,4 +252,5 @@ ALGORITHM = Algorithm(
     ),
     configure=_configure,
     run=pgkm,
+    outlook=_outlook,
 )  # fmt: skip

@@ -16,13 +16,19 @@ from dpkm_spark.algorithms.gkm import (
     MOST_BLOCKS,
     RANGE_BINS,
     STARTS,
-    GkMParameters,
-    GkMResult,
+    GKMParameters,
+    GKMResult,
     gkm,
     range_of,
 )
 from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
-from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError, TranscriptError
+from dpkm_spark.errors import (
+    BudgetExceededError,
+    EpsilonError,
+    ParameterError,
+    QueryError,
+    TranscriptError,
+)
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
@@ -105,7 +111,7 @@ def test_the_shares_add_up_to_epsilon_exactly(
     output_range: str,
     d: int,
 ) -> None:
-    parameters = GkMParameters(3, size, output_range, public_count=public, count_share=share)
+    parameters = GKMParameters(3, size, output_range, public_count=public, count_share=share)
     plan = parameters.plan(epsilon, d, 1000)
     assert sum((q.epsilon * q.times for q in plan), Fraction(0)) == epsilon
     assert all(isinstance(q.epsilon, Fraction) and q.epsilon > 0 for q in plan)
@@ -121,7 +127,7 @@ def test_the_shares_add_up_to_epsilon_exactly(
 @pytest.mark.parametrize("output_range", ["dp", "public"])
 @pytest.mark.parametrize("public", [None, 400])
 def test_what_is_asked_is_what_was_planned(output_range: str, public: int | None) -> None:
-    parameters = GkMParameters(
+    parameters = GKMParameters(
         2, "3k", output_range, public_count=public, count_share=Fraction(1, 10)
     )
     table = _table(_rows(), epsilon=Fraction(2, 3))
@@ -140,7 +146,7 @@ def test_what_is_asked_is_what_was_planned(output_range: str, public: int | None
 def test_the_noise_on_a_coordinate_is_that_of_equation_3() -> None:
     # (max - min) k d / (l eps_a), and half the budget is 2 (max - min) k d / (l eps).
     table = _table(_rows(), epsilon=Fraction(1, 2))
-    parameters = GkMParameters(4, 10, "dp", public_count=600)
+    parameters = GKMParameters(4, 10, "dp", public_count=600)
     result = gkm(table, parameters)
     assert result.blocks == 60
     answer = table.transcript.answers[-1]
@@ -172,16 +178,40 @@ def test_a_spent_budget_is_told_and_nothing_is_asked() -> None:
     budget.charge(Fraction(1), "something else")
     table = PrivateTable(engine, budget, MemoryTranscript("run"), engine)
     with pytest.raises(BudgetExceededError, match="whole budget"):
-        gkm(table, GkMParameters(2))
+        gkm(table, GKMParameters(2))
 
 
-def test_noise_that_could_overflow_is_refused_before_the_centroids_are_paid_for() -> None:
+def test_a_share_too_small_is_refused_before_a_count_is_paid_for() -> None:
     domain = Domain.of([f"x{i}" for i in range(50)], (-1.0, 1.0))
     small = Fraction(1, 10_000)
     table = _table(np.zeros((3, 50)), domain=domain, epsilon=small)
+    # Noise of a count is fine at this share, that of 500 numbers in units of 2^-20 is not.
     with pytest.raises(EpsilonError, match="block_sums"):
-        gkm(table, GkMParameters(10, public_count=3, output_range="public"))
+        gkm(table, GKMParameters(10))
     assert table.remaining == small
+
+
+def test_more_dimensions_than_exact_scores_allow_are_refused_before_that() -> None:
+    d = blocks.MOST_DIMENSIONS + 1
+    domain = Domain.of_vector("v", [(-1.0, 1.0)] * d)
+    table = _table(np.zeros((1, d)), domain=domain)
+    with pytest.raises(ParameterError, match=f"columns: got {d}; this method can use at most {d - 1}"):
+        gkm(table, GKMParameters(1))
+    assert table.remaining == 1
+
+
+class NoPython(LocalEngine):
+    """An engine that cannot serve blocks."""
+
+    def prepare_heavy(self) -> None:
+        raise QueryError("no Python")
+
+
+def test_blocks_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -> None:
+    table = PrivateTable(NoPython(_rows(), DOMAIN), Budget(Fraction(1)))
+    with pytest.raises(QueryError, match="no Python"):
+        gkm(table, GKMParameters(3))
+    assert table.remaining == 1
 
 
 def test_a_plan_for_other_dimensions_is_refused() -> None:
@@ -197,7 +227,7 @@ def test_a_plan_for_other_dimensions_is_refused() -> None:
 
 @given(st.integers(0, 1 << 62))
 def test_gkm_has_the_floor_of_n_to_the_two_fifths(n: int) -> None:
-    found = GkMParameters(3).blocks(n)
+    found = GKMParameters(3).blocks(n)
     if n:
         assert found**5 <= n * n < (found + 1) ** 5
     else:
@@ -220,7 +250,7 @@ def test_gkm_has_the_floor_of_n_to_the_two_fifths(n: int) -> None:
     ],
 )
 def test_number_of_blocks(size: str | int, k: int, n: int, expected: int) -> None:
-    assert GkMParameters(k, size).blocks(n) == expected
+    assert GKMParameters(k, size).blocks(n) == expected
 
 
 def test_the_cap_is_the_kernels() -> None:
@@ -236,7 +266,7 @@ def test_a_noisy_count_far_off_costs_neither_memory_nor_time(noisy: int) -> None
         def add(self, values: IntArray, calibration: Calibration) -> IntArray:
             return values + noisy if len(values) == 1 else values
 
-    result = gkm(_table(_rows(50), noise=OnlyCount()), GkMParameters(3, "3k"))
+    result = gkm(_table(_rows(50), noise=OnlyCount()), GKMParameters(3, "3k"))
     assert 1 <= result.blocks <= MOST_BLOCKS
     assert np.isfinite(result.centroids).all()
 
@@ -257,7 +287,7 @@ values = st.one_of(st.floats(-50, 50), st.sampled_from([10.0, 0.5]))
 def test_always_k_centroids_within_the_bounds(
     *, rows: FloatArray, k: int, size: str | int, output_range: str, starts: str, epsilon: Fraction
 ) -> None:
-    result = gkm(_table(rows, epsilon=epsilon), GkMParameters(k, size, output_range, starts))
+    result = gkm(_table(rows, epsilon=epsilon), GKMParameters(k, size, output_range, starts))
     assert result.centroids.shape == (k, 2)
     assert result.noisy_sizes is None
     low, high = np.array(DOMAIN.lower), np.array(DOMAIN.upper)
@@ -284,7 +314,7 @@ def _two_groups(n: int = 6000) -> FloatArray:
 def test_without_noise_two_clear_groups_are_found(
     size: str, output_range: str, starts: str
 ) -> None:
-    parameters = GkMParameters(2, size, output_range, starts)
+    parameters = GKMParameters(2, size, output_range, starts)
     result = gkm(_table(_two_groups(), epsilon=HUGE), parameters)
     # Small blocks may have no row of a group, and then both centroids are in the other one.
     far = np.abs(result.centroids - [[0.0, 0.2], [20.0, 0.7]]).max(axis=0) / [20.0, 0.5]
@@ -294,7 +324,7 @@ def test_without_noise_two_clear_groups_are_found(
 def test_the_noise_has_the_scale_that_is_told() -> None:
     # One coordinate of one centroid in the middle of its box, in 400 runs of known seeds.
     domain = Domain.of(["x"], (-1.0, 1.0))
-    parameters = GkMParameters(1, 10, "public", public_count=1000)
+    parameters = GKMParameters(1, 10, "public", public_count=1000)
     found, scale = [], 0.0
     for seed in range(400):
         table = _table(np.zeros((1000, 1)), domain=domain, noise=SeededNoise(seed))
@@ -308,7 +338,7 @@ def test_the_noise_has_the_scale_that_is_told() -> None:
 
 def test_a_run_with_the_same_id_and_noise_repeats_itself_and_another_id_does_not() -> None:
     rows = _rows(3000)
-    parameters = GkMParameters(3, "3k", public_count=3000)
+    parameters = GKMParameters(3, "3k", public_count=3000)
     runs = [
         gkm(_table(rows, noise=SeededNoise(1), run_id=name), parameters).centroids
         for name in ("a", "a", "b")
@@ -318,7 +348,7 @@ def test_a_run_with_the_same_id_and_noise_repeats_itself_and_another_id_does_not
 
 
 def test_a_replayed_run_needs_no_table() -> None:
-    parameters = GkMParameters(2, "3k")
+    parameters = GKMParameters(2, "3k")
     table = _table(_rows())
     first = gkm(table, parameters)
     nothing: Any = Untouchable()
@@ -332,18 +362,18 @@ def test_a_replayed_run_needs_no_table() -> None:
 def test_a_replay_with_other_parameters_is_refused(other: dict[str, Any]) -> None:
     given: dict[str, Any] = {"k": 2, "block_size": "3k", "public_count": 500}
     table = _table(_rows())
-    gkm(table, GkMParameters(**given))
+    gkm(table, GKMParameters(**given))
     with pytest.raises(TranscriptError):
-        gkm(_table(_rows(), answers=table.transcript.answers), GkMParameters(**(given | other)))
+        gkm(_table(_rows(), answers=table.transcript.answers), GKMParameters(**(given | other)))
 
 
 def test_seeded_noise_is_told() -> None:
-    assert not gkm(_table(_rows(), noise=SeededNoise(1)), GkMParameters(2)).private
-    assert gkm(_table(_rows()), GkMParameters(2)).private
+    assert not gkm(_table(_rows(), noise=SeededNoise(1)), GKMParameters(2)).private
+    assert gkm(_table(_rows()), GKMParameters(2)).private
 
 
 def test_record_facts_and_warnings() -> None:
-    parameters = GkMParameters(2, "3k", "public", public_count=6000)
+    parameters = GKMParameters(2, "3k", "public", public_count=6000)
     quiet = gkm(_table(_two_groups()), parameters)
     assert quiet.record() | {"output_lower": 0, "output_upper": 0} == {
         "count": 6000,
@@ -363,7 +393,7 @@ def test_record_facts_and_warnings() -> None:
         "Noise on a coordinate": "scale 0.004 of that range",
     }
     assert quiet.warnings() == []
-    loud: GkMResult = gkm(_table(_two_groups(), epsilon=Fraction(1, 100)), parameters)
+    loud: GKMResult = gkm(_table(_two_groups(), epsilon=Fraction(1, 100)), parameters)
     assert ["3k" in warning for warning in loud.warnings()] == [True]
     assert parameters.record() == {
         "k": 2,
@@ -442,16 +472,16 @@ def test_noise_on_a_clear_column_leaves_a_box_around_its_rows() -> None:
 )
 def test_what_is_out_of_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
-        GkMParameters(**{"k": 2, **wrong})
+        GKMParameters(**{"k": 2, **wrong})
 
 
 def test_settings_make_parameters() -> None:
     defaults = {setting.key: setting.default for setting in ALGORITHM.settings}
-    assert ALGORITHM.configure(defaults | {"k": 4}) == GkMParameters(4)
+    assert ALGORITHM.configure(defaults | {"k": 4}) == GKMParameters(4)
     parse = {setting.key: setting.parse for setting in ALGORITHM.settings}["block_size"]
     assert [parse(v) for v in ("paper", "3k", "24", 24)] == ["paper", "3k", 24, 24]
     for wrong in ("", "k", "2.5", 2.5, True, None):
         with pytest.raises(ParameterError, match="block-size"):
             parse(wrong)
     given = {"k": 4, "block_size": 24, "output_range": "public", "block_starts": "gupt"}
-    assert ALGORITHM.configure(defaults | given) == GkMParameters(4, 24, "public", "gupt")
+    assert ALGORITHM.configure(defaults | given) == GKMParameters(4, 24, "public", "gupt")

@@ -317,7 +317,7 @@ def _nearest_corner(candidates: IntArray) -> int:
 def test_the_same_check_catches_a_wrong_bound(
     monkeypatch: pytest.MonkeyPatch, fault: Callable[[IntArray], int]
 ) -> None:
-    monkeypatch.setattr(private_table, "_largest_cost", fault)
+    monkeypatch.setattr(private_table, "largest_cost", fault)
 
     @settings(
         max_examples=500, database=None, derandomize=True, print_blob=False, phases=[Phase.generate]
@@ -557,4 +557,4 @@ def test_an_audit_finds_no_more_loss_than_epsilon_and_not_much_less() -> None:
 
 
 def test_an_audit_catches_noise_at_half_the_scale() -> None:
-    assert _proven_loss(HalfScale(1), 2000) > 1.2
+    assert _proven_loss(HalfScale(1), 1000) > 1.1
