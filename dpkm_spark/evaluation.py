@@ -124,7 +124,11 @@ def exact_nicv(engine: QueryEngine, centroids: npt.ArrayLike) -> float:
 
 def _squared_distances(engine: QueryEngine, candidates: IntArray) -> list[int]:
     """Give exact sums in units of 1 / SCALE^2, as Python's integers: they outgrow int64."""
-    m, k, _ = candidates.shape
+    m, k, d = candidates.shape
+    if d > nearest.MOST_DIMENSIONS:
+        raise ParameterError(
+            f"columns: got {d}; exact distances are there for at most {nearest.MOST_DIMENSIONS}"
+        )
     # One candidate needs no more of the executors than the sums of its clusters do.
     if m == 1:
         engine.prepare_sums(k)

@@ -30,6 +30,7 @@ from dpkm_spark.privacy.questions import (
     make_query,
     selection_query,
     sums_query,
+    weighted,
 )
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript, Query, Transcript, public_seed
 from dpkm_spark.queries import nearest
@@ -153,6 +154,10 @@ class PrivateTable:
         BudgetExceededError
             If less than ``epsilon`` is left; nothing is computed then.
         """
+        if grid.dimension != self.domain.dimension:
+            raise ParameterError(
+                f"grid: got {grid.dimension} dimensions; must be {self.domain.dimension}"
+            )
         shape = {"dimension": grid.dimension, "cells_per_dimension": grid.cells_per_dimension}
         query = make_query("cell_histogram", shape, 1, epsilon)
         return self._ask_sums(query, lambda: self.__engine.cell_histogram(grid))
@@ -202,7 +207,7 @@ class PrivateTable:
         epsilon : Fraction
             The share to charge.
         count_weight : int
-            W, how many units a count of one weighs, 1 to 2^40.
+            W, how many units a count of one weighs, 1 to 2^24.
 
         Returns
         -------
@@ -219,13 +224,13 @@ class PrivateTable:
         ----------
         Su et al., 2016, Section 3.1 (one round of DPLloyd).
         """
-        points = nearest.to_coordinates(centroids)
+        points = self._points("centroids", centroids, 2)
         k, d = points.shape
         query = sums_query(d, count_weight, epsilon, clusters=k, points_digest=digest(points))
 
         def exact() -> IntArray:
             sums = self.__engine.cluster_sums(points)
-            sums[:, d] *= count_weight
+            sums[:, d] = weighted(sums[:, d], count_weight)
             return sums.reshape(-1)
 
         prepare = partial(self.__engine.prepare_sums, k)
@@ -283,7 +288,7 @@ class PrivateTable:
         For an algorithm that pays for something else first.
         """
         d = self.domain.dimension
-        _require_exact_distances(d)
+        _require_at_most(d, nearest.MOST_DIMENSIONS)
         blocks_query(k, d, epsilon)
         self._require(self.__engine.prepare_heavy)
 
@@ -295,9 +300,16 @@ class PrivateTable:
     def require_selection(self, chosen: int, epsilon: Fraction) -> None:
         """Raise what `private_select` could raise on its way to the rows; costs nothing."""
         d = self.domain.dimension
-        _require_exact_distances(d)
+        _require_at_most(d, nearest.MOST_SELECTION_DIMENSIONS)
         selection_query(4 * d * SCALE, chosen, epsilon)
         self._require(self.__engine.prepare_heavy)
+
+    def _points(self, name: str, points: FloatArray, axes: int) -> IntArray:
+        """Round public points; a wrong shape must not wait to be found among the rows."""
+        shape, d = np.shape(points), self.domain.dimension
+        if len(shape) != axes or shape[-1] != d or 0 in shape:
+            raise ParameterError(f"{name}: got shape {shape}; must end in (k, {d}), k at least 1")
+        return nearest.to_coordinates(points)
 
     def _require(self, prepare: Callable[[], None]) -> None:
         # What is replayed is paid for already.
@@ -332,7 +344,7 @@ class PrivateTable:
         BudgetExceededError
             If less than ``epsilon`` is left; nothing is computed then.
         EpsilonError
-            If the share is below sensitivity / 2^42.
+            If the share of one selection is below 2^-40.
         ParameterError
             If ``chosen`` is out of range, or squared distances in so many dimensions would not be
             exact; nothing is charged then.
@@ -341,11 +353,11 @@ class PrivateTable:
         ----------
         Su et al., 2016, Section 3.3; the bound is derived in docs/algorithms/pgkm.md.
         """
-        points = nearest.to_coordinates(candidates)
+        points = self._points("candidates", candidates, 3)
         m, _, d = points.shape
         if not 1 <= chosen <= m:
             raise ParameterError(f"chosen: got {chosen}; must be between 1 and {m}")
-        _require_exact_distances(d)
+        _require_at_most(d, nearest.MOST_SELECTION_DIMENSIONS)
         named = {"candidates": m, "points_digest": digest(points)}
         query = selection_query(largest_cost(points), chosen, epsilon, **named)
         calibration = calibrate_selection(query.sensitivity, query.epsilon / chosen)
@@ -421,8 +433,6 @@ def _times(epsilon_used: float, times: int, most: Fraction) -> float:
     return math.nextafter(product, 0.0) if Fraction(product) > most else product
 
 
-def _require_exact_distances(d: int) -> None:
-    if d > nearest.MOST_DIMENSIONS:
-        raise ParameterError(
-            f"columns: got {d}; this method can use at most {nearest.MOST_DIMENSIONS}"
-        )
+def _require_at_most(d: int, most: int) -> None:
+    if d > most:
+        raise ParameterError(f"columns: got {d}; this method can use at most {most}")

@@ -1,4 +1,4 @@
-"""Private k-means by a grid, then a round of Lloyd (Hybrid): ``spark-submit jobs/hybrid.py --help``."""
+"""Private k-means by a grid and a round of Lloyd: ``spark-submit jobs/hybrid.py --help``."""
 
 import sys
 from pathlib import Path

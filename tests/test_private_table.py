@@ -19,12 +19,14 @@ from dpkm_spark.errors import (
     BudgetExceededError,
     EpsilonError,
     InvariantError,
+    ParameterError,
     QueryError,
     TranscriptError,
 )
 from dpkm_spark.grid import Grid
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
+from dpkm_spark.privacy.questions import weighted
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript, Query, public_seed
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.queries.engine import QueryEngine
@@ -433,3 +435,55 @@ def test_one_row_more_changes_no_aggregate_by_more_than_its_sensitivity(
     # A row is dropped by both or by none, and the histogram holds every row that is counted.
     assert changes == [0 if np.isnan(row).any() else 1] * 2
     assert before[1].sum() == before[0][0]
+
+
+# --- points that a door must not take ------------------------------------------------------------
+
+SQUARE = Domain.of(["x", "y"], (-1.0, 1.0))
+NAN = float("nan")
+
+
+class Closed(LocalEngine):
+    """An engine that fails the test if it is asked for anything."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros((0, 2)), SQUARE)
+
+    def _refuse(self, *_: object) -> IntArray:
+        pytest.fail("the engine was asked")
+
+    cell_histogram = cluster_sums = candidate_costs = _refuse
+
+
+@pytest.mark.parametrize(
+    ("ask", "name"),
+    [
+        (lambda t: t.noisy_histogram(Grid(1, 4), HALF), "grid"),
+        (lambda t: t.noisy_histogram(Grid(3, 4), HALF), "grid"),
+        (lambda t: t.noisy_cluster_sums(np.zeros((2, 1)), HALF), "centroids"),
+        (lambda t: t.noisy_cluster_sums(np.zeros((0, 2)), HALF), "centroids"),
+        (lambda t: t.noisy_cluster_sums(np.zeros(2), HALF), "centroids"),
+        (lambda t: t.noisy_cluster_sums(np.array([[0.0, NAN]]), HALF), "points"),
+        (lambda t: t.noisy_cluster_sums(np.zeros((1, 2)), HALF, 1 << 25), "count_weight"),
+        (lambda t: t.private_select(np.zeros((3, 2, 1)), 1, HALF), "candidates"),
+        (lambda t: t.private_select(np.zeros((3, 0, 2)), 1, HALF), "candidates"),
+        (lambda t: t.private_select(np.array([[[NAN, 0.0]]]), 1, HALF), "points"),
+        (lambda t: t.private_select(np.zeros((3, 2, 2)), 4, HALF), "chosen"),
+    ],
+)
+def test_points_that_do_not_fit_are_refused_before_anything_is_paid_for(
+    ask: Callable[[PrivateTable], object], name: str
+) -> None:
+    # Found among the rows instead, each would tell by its error, or by its answer's length, that
+    # a row is there.
+    table = PrivateTable(Closed(), Budget(Fraction(1)))
+    with pytest.raises(ParameterError, match=f"^{name}"):
+        ask(table)
+    assert table.remaining == 1
+
+
+@given(st.integers(0, 1 << 62), st.integers(1, 1 << 24))
+def test_a_weighted_count_changes_by_no_more_than_its_weight(count: int, weight: int) -> None:
+    two = weighted(np.array([count, count + 1]), weight)
+    assert 0 <= two[1] - two[0] <= weight
+    assert two[0] == min(count * weight, (1 << 62) // weight * weight)

@@ -178,6 +178,12 @@ def is_private(table: PrivateTable) -> bool:
     return all(answer.private for answer in table.transcript.answers)
 
 
+def in_order(centroids: FloatArray) -> FloatArray:
+    """Sort centroids by their first coordinate, then the second, and so on, shape (k, d)."""
+    result: FloatArray = centroids[np.lexsort(centroids.T[::-1])]
+    return result
+
+
 def by_size(
     domain: Domain, centroids: FloatArray, sizes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:

@@ -6,6 +6,7 @@ against; their results say ``private: false``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,3 +54,8 @@ class ExactTable(Protocol):
 def nicv_of(cost: float, count: int) -> float:
     """Give the mean squared distance; NaN for an empty table."""
     return cost / count if count else float("nan")
+
+
+def number_or_none(value: float) -> float | None:
+    """Give None for NaN, which JSON has not."""
+    return None if math.isnan(value) else value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpkm_spark.algorithms.algorithm import Algorithm, Clustering, PlannedQuery, by_size
-from dpkm_spark.algorithms.exact_table import ExactTable, nicv_of
+from dpkm_spark.algorithms.exact_table import ExactTable, nicv_of, number_or_none
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import LARGEST_K, K, Setting, check_range, whole
 from dpkm_spark.domain import FloatArray, IntArray
@@ -70,8 +70,8 @@ class GeneResult(Clustering):
         return {
             **super().record(),
             "generations": len(self.trail),
-            "exact_nicv": self.trail[-1],
-            "exact_nicv_by_generation": list(self.trail),
+            "exact_nicv": number_or_none(self.trail[-1]),
+            "exact_nicv_by_generation": [number_or_none(value) for value in self.trail],
         }
 
     def facts(self) -> dict[str, str]:

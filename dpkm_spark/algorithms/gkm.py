@@ -14,6 +14,7 @@ from dpkm_spark.algorithms.algorithm import (
     Algorithm,
     Clustering,
     PlannedQuery,
+    in_order,
     is_private,
     require_budget,
 )
@@ -29,6 +30,7 @@ from dpkm_spark.algorithms.settings import (
     check_range,
     one_of,
 )
+from dpkm_spark.analysis import gkm_blocks, small_blocks
 from dpkm_spark.domain import FloatArray, IntArray
 from dpkm_spark.errors import ParameterError
 from dpkm_spark.kmeans.starts import sphere_packed_starts
@@ -113,11 +115,12 @@ class GKMParameters:
         GkM has floor(N^0.4) blocks, so about N^0.6 rows in each. At most 2^40, so that a noisy N
         that is all noise asks for no more; empty blocks take no memory.
         """
-        n = max(count, 0)
         if self.block_size == "paper":
-            wanted = _two_fifths(n)
+            wanted = gkm_blocks(count)
+        elif isinstance(self.block_size, str):
+            wanted = small_blocks(count, self.k)
         else:
-            wanted = n // (3 * self.k if isinstance(self.block_size, str) else self.block_size)
+            wanted = max(count, 0) // self.block_size
         return min(max(wanted, 1), MOST_BLOCKS)
 
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
@@ -140,16 +143,6 @@ class GKMParameters:
             "rounds_per_block": ROUNDS,
             "count_share": str(self.count_share),
         }
-
-
-def _two_fifths(n: int) -> int:
-    """Give floor(n^(2/5)) exactly: the largest l with l^5 <= n^2."""
-    root = int(n**0.4)
-    while root**5 > n * n:
-        root -= 1
-    while (root + 1) ** 5 <= n * n:
-        root += 1
-    return root
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -268,7 +261,7 @@ def gkm(table: PrivateTable, parameters: GKMParameters, notify: Notify = silent)
     notify(f"asking for the noisy average of k-means on {blocks:,} blocks")
     means = table.noisy_block_mean(plan, epsilon)
     return GKMResult(
-        centroids=table.domain.to_table_units(means[np.lexsort(means.T[::-1])]),
+        centroids=in_order(table.domain.to_table_units(means)),
         noisy_sizes=None,
         how=f"by k-means on {blocks:,} blocks, averaged with noise",
         private=is_private(table),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpkm_spark.algorithms.algorithm import Algorithm, Clustering, PlannedQuery, by_size
-from dpkm_spark.algorithms.exact_table import ExactSums, ExactTable, nicv_of
+from dpkm_spark.algorithms.exact_table import ExactSums, ExactTable, nicv_of, number_or_none
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     LARGEST_K,
@@ -90,7 +90,7 @@ class LloydResult(Clustering):
             "best_restart": self.best_restart,
             "rounds": self.rounds,
             "converged": self.converged,
-            "exact_nicv": self.trail[-1],
+            "exact_nicv": number_or_none(self.trail[-1]),
         }
 
     def facts(self) -> dict[str, str]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from dpkm_spark.algorithms.algorithm import (
     Algorithm,
     Clustering,
     PlannedQuery,
+    in_order,
     is_private,
     require_budget,
 )
@@ -92,12 +91,14 @@ class PGKMParameters:
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
         """List the queries in order; see `Parameters.plan`.
 
-        The sensitivity is the most it can be, 4 d; a run's own is that of its candidates.
+        The sensitivity is the most it can be, 4 d, times the choices that divide a share among
+        them; a run's own is that of its candidates.
         """
         bought = self.count_epsilon(epsilon)
         rest = epsilon - bought
         times = self.generations_for(rest, count)
-        selections = PlannedQuery("private_select", rest / times, 4 * dimension, times)
+        sensitivity = 4 * dimension * DEFAULT_BREEDING.parents
+        selections = PlannedQuery("private_select", rest / times, sensitivity, times)
         return (PlannedQuery("count", bought, 1), selections) if bought else (selections,)
 
     def record(self) -> dict[str, Any]:
@@ -214,12 +215,6 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
         generations=generations,
         last_sensitivity=table.transcript.answers[-1].query.sensitivity / SCALE,
     )
-
-
-def in_order(centroids: FloatArray) -> FloatArray:
-    """Sort centroids by their first coordinate, then the second, and so on, shape (k, d)."""
-    result: FloatArray = centroids[np.lexsort(centroids.T[::-1])]
-    return result
 
 
 def _outlook(parameters: PGKMParameters, epsilon: Fraction, dimension: int, count: int) -> str:

@@ -102,7 +102,7 @@ OUTPUT_OPTIONS = (
            "(default: noisy_size)", "NAME", default="noisy_size"),
     Setting("no-report", switch("no-report"), "write no report.html", default=False),
     Setting("run-id", _run_id, "name of the run (default: time and a random part)", "ID"),
-    Setting("dry-run", switch("dry-run"), "show the budget plan and the grid; touch no data",
+    Setting("dry-run", switch("dry-run"), "show the budget plan and what to expect; touch no data",
            default=False),
     Setting("quiet", switch("quiet"), "no progress on stderr", default=False),
 )  # fmt: skip

@@ -52,7 +52,7 @@ def write_outputs(spark: SparkSession, folder: OutputFolder, release: Release) -
         cells = synopsis.to_frame(spark).coalesce(files)
         written["synopsis"] = folder.write_frame("synopsis", cells, kind)
     record = run_record(release)
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written["run"] = folder.write_text("run.json", text)
     if release.request.report:
         data = _report_data(release, record)

@@ -11,7 +11,7 @@ from dpkm_spark.privacy.transcript import Answer
 
 SEEDED = "the noise was seeded, so anyone can subtract it"
 EXACT = "this method adds no noise; it is for comparison only"
-EVALUATED = "the exact mean squared distance on the raw rows was computed and is shown"
+EVALUATED = "the exact mean squared distance on the raw rows was asked for"
 
 
 @dataclass(frozen=True, eq=False)

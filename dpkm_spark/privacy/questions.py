@@ -19,11 +19,16 @@ from dpkm_spark.privacy.transcript import Query
 
 #: Noise of this scale exceeds 2^62 with probability exp(-2^20); more could overflow int64.
 _LARGEST_SCALE = 1 << 42
-_LARGEST_WEIGHT = 1 << 40
+_LARGEST_WEIGHT = 1 << 24
+#: Weighted counts saturate here, as the noise does.
+_LARGEST_COUNT = 1 << 62
 
 
 def make_query(
-    name: str, parameters: Mapping[str, int], sensitivity: int, epsilon: Fraction
+    name: str,
+    parameters: Mapping[str, int],
+    sensitivity: int,
+    epsilon: Fraction,
 ) -> Query:
     """Make a query of the very epsilon that the budget will charge.
 
@@ -50,9 +55,15 @@ def sums_query(d: int, weight: int, epsilon: Fraction, **parameters: int) -> Que
     A row is in one cluster, so it changes d sums by at most SCALE each and one count by 1.
     """
     if not 1 <= weight <= _LARGEST_WEIGHT:
-        raise ParameterError(f"count_weight: got {weight}; must be between 1 and 2^40")
+        raise ParameterError(f"count_weight: got {weight}; must be between 1 and 2^24")
     named = {**parameters, "count_weight": weight}
     return make_query("cluster_sums", named, d * SCALE + weight, epsilon)
+
+
+def weighted(counts: IntArray, weight: int) -> IntArray:
+    """Multiply counts by a weight; what would overflow saturates, so a row changes no more."""
+    result: IntArray = np.minimum(counts, _LARGEST_COUNT // weight) * weight
+    return result
 
 
 def blocks_query(k: int, d: int, epsilon: Fraction, **parameters: int) -> Query:
@@ -62,10 +73,11 @@ def blocks_query(k: int, d: int, epsilon: Fraction, **parameters: int) -> Query:
 
 def selection_query(largest_cost: int, chosen: int, epsilon: Fraction, **parameters: int) -> Query:
     """Ask for ``chosen`` selections; a row adds at most ``largest_cost`` to any cost."""
-    named = {**parameters, "chosen": chosen}
-    # Each selection has its part of the share, and noise on that scale.
-    make_query("private_select", named, largest_cost, parse_epsilon(epsilon) / chosen)
-    return make_query("private_select", named, largest_cost, epsilon)
+    name = "private_select"
+    exact = parse_epsilon(epsilon, f"epsilon of {name}")
+    # Each selection has its part of the share. What it gives is an index, so no noise can overflow.
+    parse_epsilon(exact / chosen, f"epsilon of one choice of {name}")
+    return Query(name, {**parameters, "chosen": chosen}, largest_cost, exact)
 
 
 def largest_cost(candidates: IntArray) -> int:

@@ -79,7 +79,7 @@ class BlockPlan:
     method : {"public", "gupt"}
         ``public``: every block starts from ``starts``, and the order is theirs. ``gupt``: a block
         starts from k of its own rows, those of the least hash, and its centroids are sorted by one
-        coordinate, the first, as the authors of GUPT do.
+        coordinate, the second (the first where d = 1), as the authors of GUPT do.
     rounds : int
         Rounds of k-means in each block, 1 to 1000.
     expected_rows : int
@@ -109,7 +109,8 @@ class BlockPlan:
             raise ParameterError(f"method: got {self.method!r}; must be one of {', '.join(STARTS)}")
         _check("dimensions", self.starts.shape[1], 1, MOST_DIMENSIONS)
         for name, array in (("starts", self.starts), ("low", self.low), ("high", self.high)):
-            if np.abs(array).max(initial=0) > SCALE:
+            # Not by the absolute value, which int64's least number has not.
+            if array.dtype != np.int64 or (array < -SCALE).any() or (array > SCALE).any():
                 raise ParameterError(f"{name}: must be coordinates in [-1, 1]")
         if self.low.shape != self.high.shape or self.low.shape != self.starts.shape[1:]:
             raise ParameterError("low, high: one number per dimension is needed")
@@ -368,7 +369,9 @@ def arranged(centroids: IntArray, method: str) -> IntArray:
     """Put the centroids of each block, shape (b, k, d), in the order of the method."""
     if method == "public":
         return centroids
-    order = np.argsort(centroids[:, :, 0], axis=1, kind="stable")
+    # By the second coordinate, where there is one.
+    column = centroids[:, :, :2][:, :, -1]
+    order = np.argsort(column, axis=1, kind="stable")
     result: IntArray = np.take_along_axis(centroids, order[:, :, None], axis=1)
     return result
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpkm_spark.domain import SCALE
+from dpkm_spark.errors import ParameterError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -27,6 +28,8 @@ SCALE_BITS = SCALE.bit_length() - 1
 _EXACT_BITS = 53
 #: Squared distances 4 d SCALE^2 must stay below 2^53.
 MOST_DIMENSIONS = 1 << (_EXACT_BITS - 2 - 2 * SCALE_BITS)
+#: Costs of a selection are sums of up to 4 d SCALE a row, which must fit int64: for 2^34 rows.
+MOST_SELECTION_DIMENSIONS = 128
 #: Scores computed at a time, 2 MiB of them: they stay in a core's cache.
 _BLOCK_SCORES = 1 << 18
 #: The same for `candidate_costs`, which keeps two scores at a time for each candidate and row.
@@ -34,8 +37,16 @@ _BLOCK_LEAST = 1 << 15
 
 
 def to_coordinates(points: npt.ArrayLike) -> IntArray:
-    """Round normalised points in [-1, 1]^d to integer coordinates, shape as given."""
+    """Round normalised points in [-1, 1]^d to integer coordinates, shape as given.
+
+    Raises
+    ------
+    ParameterError
+        If a number is NaN: as an integer it would lie outside the domain.
+    """
     clipped = np.clip(np.asarray(points, dtype=np.float64), -1.0, 1.0)
+    if np.isnan(clipped).any():
+        raise ParameterError("points: got NaN; must be numbers in [-1, 1]")
     result: IntArray = np.rint(clipped * SCALE).astype(np.int64)
     return result
 

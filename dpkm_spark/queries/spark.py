@@ -107,7 +107,8 @@ class SparkEngine:
         if not self._python_works:
             raise QueryError(
                 "this method, or so many centroids, needs Python with numpy and pyarrow on the "
-                "executors (and pandas beside pyspark), and a probe failed; nothing was charged"
+                "executors (and pandas beside pyspark), and a probe of that failed, before any row "
+                "was read"
             )
 
     def prepare_sums(self, k: int) -> None:

@@ -48,14 +48,12 @@ def block_sums(rows: DataFrame, plan: BlockPlan, dimension: int) -> DataFrame:
     names = [f"s{i}" for i in range(dimension)]
     most, size = f"{plan.ordinals}L", f"{plan.blocks}L"
     # The twins of `blocks.spread_copies` and `blocks.place`.
-    # A step fits 32 bits, and what fits 32 bits is moved about in half the time.
-    narrow = rows.selectExpr(*[f"cast({name} AS int) AS {name}" for name in names])
-    counted = narrow.groupBy(*names).agg(F.expr("count(1)").alias("n"))
+    longs = rows.selectExpr(*[f"cast({name} AS bigint) AS {name}" for name in names])
+    counted = longs.groupBy(*names).agg(F.expr("count(1)").alias("n"))
     spread = counted.selectExpr(*names, "n", f"explode(sequence(0L, least(n, {most}) - 1L)) AS o")
-    longs = ", ".join(f"cast({name} AS bigint)" for name in names)
     placed = spread.selectExpr(
-        *names,
-        f"(pmod(xxhash64({plan.key}L, {longs}), {size}) + o) % {size} AS b",
+        *[f"cast({name} AS int) AS {name}" for name in names],
+        f"(pmod(xxhash64({plan.key}L, {', '.join(names)}), {size}) + o) % {size} AS b",
         f"n div {most} + if(o < n % {most}, 1L, 0L) AS w",
     )
     whole = placed.repartition(tasks(plan), "b")

@@ -195,7 +195,9 @@ def test_more_dimensions_than_exact_scores_allow_are_refused_before_that() -> No
     d = blocks.MOST_DIMENSIONS + 1
     domain = Domain.of_vector("v", [(-1.0, 1.0)] * d)
     table = _table(np.zeros((1, d)), domain=domain)
-    with pytest.raises(ParameterError, match=f"columns: got {d}; this method can use at most {d - 1}"):
+    with pytest.raises(
+        ParameterError, match=f"columns: got {d}; this method can use at most {d - 1}"
+    ):
         gkm(table, GKMParameters(1))
     assert table.remaining == 1
 

@@ -3,9 +3,10 @@
 Rows are scaled to [-1, 1], N is public, and an error is the mean NICV of ten runs. Noise and keys
 are seeded, so nothing here can fail by chance; the comments give what this release measured.
 
-One finding does not come out here: that the error of sample-and-aggregate without noise (SAG) falls
-as blocks shrink to about k. It rises, with every way to start and sort that we tried, on all sets;
-what falls is the error of GkM as a whole, because the noise falls faster. See
+Of one finding only a part comes out: that the error of sample-and-aggregate without noise (SAG)
+falls as blocks shrink to about k. With k-means started and sorted as GUPT does, it falls by half on
+the substitute for Gowalla. On the four other sets, and with our starts on all five, it rises. What
+falls everywhere is the error of GkM as a whole, because the noise falls faster. See
 docs/algorithms/gkm.md.
 """
 
@@ -40,6 +41,7 @@ from dpkm_spark.queries.nearest import cluster_sums, to_coordinates
 pytestmark = pytest.mark.slow
 
 K = {"s1": 15, "house_8bit": 3, "adult_num": 5, "lifesci": 3}
+GOWALLA = "gowalla_poi"
 RUNS = 10
 
 
@@ -87,7 +89,7 @@ def read_points(folder: Path, name: str) -> Points:
     raw = np.column_stack([table[column].to_numpy().astype(np.float64) for column in names])
     lower, upper = raw.min(axis=0), raw.max(axis=0)
     rows = (raw - lower) / (upper - lower) * 2.0 - 1.0
-    return Points(K[name], rows, LocalEngine(rows, Domain.of(names, (-1.0, 1.0))))
+    return Points(K.get(name, 5), rows, LocalEngine(rows, Domain.of(names, (-1.0, 1.0))))
 
 
 @cache
@@ -147,20 +149,33 @@ def _noise(points: Points, best: FloatArray, size: float) -> float:
     )
 
 
+def _sag(points: Points, method: str, sizes: list[float]) -> list[float]:
+    def error(seed: int, blocks: int) -> float:
+        return points.nicv(sag(points.engine, k=points.k, blocks=blocks, method=method, seed=seed))
+
+    found = [points.mean(partial(error, blocks=points.blocks(size))) for size in sizes]
+    print(method, found)
+    return found
+
+
+def test_on_gowalla_averaging_alone_is_best_in_blocks_of_about_k(shared_data: Path) -> None:
+    points = read_points(shared_data, GOWALLA)
+    n, k = len(points.rows), points.k
+    # 0.026, 0.0166, 0.033, 0.032; standard errors 0.0002, 0.0001, 0.001, 0.002. Large blocks end in
+    # optima that differ, and their j-th centroids do not belong together.
+    tiny, small, middle, large = _sag(points, "gupt", [float(k), 3.0 * k, n**0.6, n**0.8])
+    assert small < 0.7 * min(tiny, middle, large)
+
+
 @pytest.mark.parametrize("method", STARTS)
 @pytest.mark.parametrize("name", K)
-def test_averaging_alone_gets_no_better_in_small_blocks(
+def test_elsewhere_averaging_alone_gets_no_better_in_small_blocks(
     shared_data: Path, name: str, method: str
 ) -> None:
     """Contrary to the paper: SAG in blocks of k, 3 k and N^0.8 rows."""
     points, best = read_points(shared_data, name), best_known(shared_data, name)
     n, k, least = len(points.rows), points.k, points.nicv(best)
-    found = {}
-    for size in (float(k), 3.0 * k, n**0.8):
-        run = partial(sag, points.engine, k=k, blocks=points.blocks(size), method=method)
-        found[size] = points.mean(lambda seed, run=run: points.nicv(run(seed=seed)))  # type: ignore[misc]
-    print(name, method, found)
-    tiny, small, large = found.values()
+    tiny, small, large = _sag(points, method, [float(k), 3.0 * k, n**0.8])
     assert tiny > small > large > 0.99 * least
     # Yet it loses less than the noise that it saves.
     assert small - large < _noise(points, best, n**0.8) - _noise(points, best, 3.0 * k)

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from dpkm_spark.algorithms.pgkm import ALGORITHM, PGKMParameters, PGKMResult, in_order, pgkm
+from dpkm_spark.algorithms.algorithm import in_order
+from dpkm_spark.algorithms.pgkm import ALGORITHM, PGKMParameters, PGKMResult, pgkm
 from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
-from dpkm_spark.errors import BudgetExceededError, ParameterError
+from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError, QueryError
 from dpkm_spark.evaluation import exact_nicv
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
@@ -385,8 +386,8 @@ def test_what_cannot_be_served_is_refused_before_a_count_is_paid_for() -> None:
     with pytest.raises(QueryError, match="no Python"):
         pgkm(table, PGKMParameters(k=2))
     assert table.remaining == 1
-    # Enough for the noise of a count, not for that of ten selections in each of 100 generations.
-    small = Fraction(1, 10**6)
+    # Enough for the noise of a count, not for ten choices in each of 100 generations.
+    small = Fraction(1, 10**10)
     table = PrivateTable(LocalEngine(rows, domain), Budget(small))
     with pytest.raises(EpsilonError, match="private_select"):
         pgkm(table, PGKMParameters(k=2))

@@ -447,7 +447,7 @@ def test_the_cost_of_all_selections_by_the_map_is_within_the_charge(
         (np.zeros((2, 1, nearest.MOST_DIMENSIONS + 1)), 1, HALF, ParameterError),
         (CANDIDATES, 1, Fraction(0), EpsilonError),
         (CANDIDATES, 1, float("nan"), EpsilonError),
-        (CANDIDATES, 1, Fraction(1, 10**9), EpsilonError),
+        (CANDIDATES, 2, Fraction(1, 1 << 40), EpsilonError),
     ],
 )
 def test_what_cannot_be_served_touches_nothing(

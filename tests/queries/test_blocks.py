@@ -123,7 +123,7 @@ def _slow_kmeans(plan: BlockPlan, block: int, members: Counter[Row]) -> list[lis
             n = sum(w for _, w in inside)
             sums = [sum(row[i] * w for row, w in inside) for i in range(len(centroids[0]))]
             centroids[j] = [(2 * s + n) // (2 * n) for s in sums]
-    return sorted(centroids, key=lambda c: c[0]) if plan.method == "gupt" else centroids
+    return sorted(centroids, key=lambda c: c[:2][-1]) if plan.method == "gupt" else centroids
 
 
 def slow_answer(plan: BlockPlan, rows: list[Row]) -> list[list[int]]:
@@ -321,7 +321,7 @@ def test_weights_far_beyond_float64_stay_exact() -> None:
 @pytest.mark.parametrize("method", STARTS)
 @pytest.mark.parametrize("count", [1, 3, MOST_BLOCKS])
 def test_without_rows_every_block_gives_its_starts(method: str, count: int) -> None:
-    starts = np.array([[0.5, -1.0], [-0.25, 1.0]])
+    starts = np.array([[-0.25, 1.0], [0.5, -1.0]])
     plan = simple_plan(starts=starts, blocks=count, method=method)
     expected = starts if method == "public" else starts[::-1]
     assert answer(plan, []).tolist() == ((expected + 1) / 2 * SCALE * count).astype(int).tolist()
