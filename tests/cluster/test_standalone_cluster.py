@@ -1,104 +1,52 @@
-"""The job on a real standalone master with two workers that have neither our code nor Python."""
+"""Every job on a real standalone cluster whose executors have neither our code nor our Python."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT, free_port, run_job, spark_script, wait_for_port
+from cluster_case import (
+    NO_PYTHON,
+    Cluster,
+    Done,
+    parts,
+    run_here,
+    running_cluster,
+    submit,
+    submit_bare,
+)
+from conftest import ROOT
+
+from dpkm_spark.algorithms.registry import ALGORITHMS
 
 pytestmark = pytest.mark.cluster
 
-NO_PYTHON = "/nonexistent/python"
-COLUMNS = ("--columns", "x,y", "--bounds", "-1:1", "--k", "3", "--epsilon", "1")
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A running cluster."""
-
-    port: int
-    web_port: int
-    workers: tuple[Path, ...]
-
-    def state(self) -> dict[str, Any]:
-        """Give what the master says of itself."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/") as answer:
-            state: dict[str, Any] = json.load(answer)
-            return state
-
-    def executors(self) -> list[int]:
-        """Count the executors that each worker has started so far."""
-        return [len(list(folder.glob("app-*/*/stderr"))) for folder in self.workers]
-
-
-@contextmanager
-def server(folder: Path, main_class: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Spark server that knows nothing of this checkout."""
-    folder.mkdir()
-    kept = ("PATH", "HOME", "JAVA_HOME", "LANG")
-    env = {name: os.environ[name] for name in kept if name in os.environ}
-    env |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": NO_PYTHON}
-    with open(folder / "server.log", "w") as log:
-        process = subprocess.Popen(
-            [spark_script("spark-class"), f"org.apache.spark.deploy.{main_class}", *arguments],
-            cwd=folder,
-            env=env,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+COLUMNS = ("--columns", "x,y", "--bounds", "-1:1")
+_GRID = ("--grid", "fixed", "--cells-per-dimension", "12", "--restarts", "3")
+#: Runs that native SQL serves: k and flags.
+NATIVE: dict[str, tuple[int, tuple[str, ...]]] = {
+    "eugkm": (3, ("--restarts", "3")),
+    "dplloyd": (3, ("--rounds", "2")),
+    "hybrid": (3, (*_GRID, "--hybrid-rule", "always")),
+    "lloyd": (3, ("--restarts", "1", "--max-iter", "3")),
+}
+#: Runs that need Python on the executors: job, k and flags.
+HEAVY: dict[str, tuple[str, int, tuple[str, ...]]] = {
+    "gkm": ("gkm", 3, ("--block-size", "3k")),
+    "pgkm": ("pgkm", 3, ("--generations", "2")),
+    "gene": ("gene", 3, ("--generations", "2")),
+    "dplloyd of many clusters": ("dplloyd", 70, ("--rounds", "2")),
+}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Start a master and two workers of one core each."""
-    folder = tmp_path_factory.mktemp("cluster")
-    port, web_port = free_port(), free_port()
-    address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
-    with ExitStack() as running:
-        master = running.enter_context(server(folder / "master", "master.Master", *address))
-        wait_for_port(port, master)
-        wait_for_port(web_port, master)
-        works = tuple(folder / f"worker{i}" / "work" for i in range(2))
-        for work in works:
-            options = ("--cores", "1", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", "0")
-            running.enter_context(
-                server(
-                    work.parent,
-                    "worker.Worker",
-                    *options,
-                    "--work-dir",
-                    str(work),
-                    f"spark://127.0.0.1:{port}",
-                )
-            )
-        started = Cluster(port, web_port, works)
-        end = time.monotonic() + 120
-        while started.state()["aliveworkers"] < 2:
-            if time.monotonic() > end:
-                pytest.fail("the workers did not register")
-            time.sleep(0.2)
+    """Run a cluster for all tests."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
 
 
@@ -114,76 +62,127 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def submit(cluster: Cluster, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Submit the job as a user does; executors would find no Python if they looked for it."""
-    conf = {
-        "spark.executor.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.pyspark.python": NO_PYTHON,
-        "spark.pyspark.driver.python": sys.executable,
-    }
-    pairs = [text for key, value in conf.items() for text in ("--conf", f"{key}={value}")]
-    command = [str(ROOT / "spark-submit.sh"), "--master", f"spark://127.0.0.1:{cluster.port}"]
-    return subprocess.run(
-        [*command, *pairs, str(ROOT / "jobs" / "eugkm.py"), *arguments],
-        cwd=folder,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+def flags_of(name: str, k: int, more: tuple[str, ...], points: Path) -> list[str]:
+    """Give the flags of a run that can be repeated."""
+    seeded = ("--epsilon", "1", "--seed", "1") if ALGORITHMS[name].private else ()
+    needed = ("--input", str(points), *COLUMNS, "--k", str(k), "--run-id", "same")
+    return [*needed, *seeded, *more]
 
 
-def test_both_executors_work_without_python_and_give_the_local_result(
-    cluster: Cluster, points: Path, tmp_path: Path
-) -> None:
-    flags = ("--input", str(points), *COLUMNS, "--seed", "1", "--run-id", "same")
-    done = submit(cluster, tmp_path, *flags, "--output", str(tmp_path / "cluster"))
+@pytest.fixture(scope="module")
+def here(points: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run everything on this machine as well, in one session, each into a folder of its name."""
+    folder = tmp_path_factory.mktemp("here")
+    runs = [
+        [name, *flags_of(name, k, more, points), "--output", str(folder / which), "--no-report"]
+        for which, (name, k, more) in {
+            **{name: (name, *rest) for name, rest in NATIVE.items()},
+            **HEAVY,
+        }.items()
+    ]
+    done = run_here(folder, *runs)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert cluster.executors() == [1, 1]
-    finished = cluster.state()["completedapps"]
-    assert [(app["state"], app["cores"]) for app in finished] == [("FINISHED", 2)]
-
-    local = run_job(*flags, "--output", str(tmp_path / "local"), cwd=tmp_path)
-    assert local.returncode == 0, local.stderr[-3000:]
-    for part in ("centroids", "synopsis"):
-        tables = [pq.read_table(tmp_path / kind / part) for kind in ("cluster", "local")]
-        assert tables[0].num_rows > 0
-        assert (
-            tables[0]
-            .sort_by(tables[0].column_names[0])
-            .equals(tables[1].sort_by(tables[1].column_names[0]))
-        )
-    assert (tmp_path / "cluster" / "run.json").is_file()
-    assert (tmp_path / "cluster" / "report.html").is_file()
+    return folder
 
 
-def test_an_executor_that_needs_python_would_fail_here(
-    cluster: Cluster, points: Path, tmp_path: Path
+def check(done: Done, output: Path, expected: Path) -> None:
+    """Check that a run went well and gave what the same run gave on this machine, to the bit."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    found, wanted = parts(output), parts(expected)
+    assert found.keys() == wanted.keys()
+    for name, table in found.items():
+        assert table.num_rows > 0
+        assert table.equals(wanted[name]), name
+    assert (output / "run.json").is_file()
+    assert (output / "report.html").is_file()
+
+
+def test_every_job_is_run_here() -> None:
+    assert {*NATIVE, *(name for name, _, _ in HEAVY.values())} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_executors_without_python_give_the_local_result(
+    name: str, cluster: Cluster, points: Path, here: Path, tmp_path: Path
 ) -> None:
-    """Show that the test above could fail: the same cluster refuses a job that needs Python."""
-    job = tmp_path / "needs_python.py"
-    job.write_text(
+    k, more = NATIVE[name]
+    before = cluster.executors()
+    output = tmp_path / "out"
+    done = submit(
+        cluster, tmp_path, name, *flags_of(name, k, more, points), "--output", str(output)
+    )
+    check(done, output, here / name)
+    # Both workers had an executor of this run, and the run ended as it should.
+    assert [n - b for n, b in zip(cluster.executors(), before, strict=True)] == [1, 1]
+    app = max(cluster.state()["completedapps"], key=lambda app: app["starttime"])
+    assert (app["state"], app["cores"]) == ("FINISHED", 2)
+
+
+@pytest.mark.parametrize("which", HEAVY)
+def test_executors_with_python_but_without_our_package_give_the_local_result(
+    which: str, cluster: Cluster, points: Path, here: Path, tmp_path: Path
+) -> None:
+    name, k, more = HEAVY[which]
+    output = tmp_path / "out"
+    flags = (*flags_of(name, k, more, points), "--output", str(output))
+    done = submit_bare(cluster, tmp_path, ROOT / "jobs" / f"{name}.py", *flags)
+    check(done, output, here / which)
+
+
+@pytest.mark.parametrize("which", ["gkm", "pgkm", "dplloyd of many clusters"])
+def test_without_python_a_job_that_needs_it_ends_before_it_pays(
+    which: str, cluster: Cluster, points: Path, tmp_path: Path
+) -> None:
+    name, k, more = HEAVY[which]
+    flags = flags_of(name, k, more, points)
+    done = submit(cluster, tmp_path, name, *flags, "--output", str(tmp_path / "out"))
+    assert done.returncode == 6, done.stderr[-3000:]
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith(f"{name}: ")]
+    assert "needs Python with numpy and pyarrow on the executors" in message
+    assert "nothing was charged" in message
+    assert "asking for" not in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("module", "there"), [("pyarrow", True), ("dpkm_spark", False)])
+def test_executors_have_python_and_not_our_package(
+    module: str, there: bool, cluster: Cluster, tmp_path: Path
+) -> None:
+    # Or functions that travel by name would pass the tests above.
+    script = tmp_path / "imports.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "def check(batches):\n"
+        "    for batch in batches:\n"
+        f"        import {module}\n"
+        "        yield batch\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "frame = spark.range(0, 8, 1, 4).mapInArrow(check, 'id bigint')\n"
+        "print('rows:', len(frame.collect()))\n",
+        encoding="utf-8",
+    )
+    done = submit_bare(cluster, tmp_path, script)
+    if there:
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "rows: 8" in done.stdout
+    else:
+        assert done.returncode != 0
+        assert f"No module named '{module}'" in done.stderr + done.stdout
+
+
+def test_an_executor_that_needs_python_would_fail_where_there_is_none(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "needs_python.py"
+    script.write_text(
         "from pyspark.sql import SparkSession\n"
         "from pyspark.sql.functions import udf\n"
         "spark = SparkSession.builder.getOrCreate()\n"
-        "spark.range(4).select(udf(str)('id')).collect()\n"
+        "spark.range(4).select(udf(str)('id')).collect()\n",
+        encoding="utf-8",
     )
-    conf = ["--conf", f"spark.pyspark.python={NO_PYTHON}", "--conf", "spark.executor.memory=512m",
-            "--conf", f"spark.pyspark.driver.python={sys.executable}",
-            "--conf", "spark.driver.host=127.0.0.1"]  # fmt: skip
-    master = ["--master", f"spark://127.0.0.1:{cluster.port}"]
-    done = subprocess.run(
-        [spark_script("spark-submit"), *master, *conf, str(job)],
-        cwd=tmp_path,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = submit_bare(cluster, tmp_path, script, python=NO_PYTHON)
     assert done.returncode != 0
     assert NO_PYTHON in done.stderr + done.stdout
 
@@ -192,6 +191,6 @@ def test_a_failure_of_the_job_is_its_exit_code_on_a_cluster_too(
     cluster: Cluster, points: Path, tmp_path: Path
 ) -> None:
     flags = ("--input", str(points), "--bounds", "z=0:1", "--k", "3", "--epsilon", "1")
-    done = submit(cluster, tmp_path, *flags, "--output", str(tmp_path / "out"))
+    done = submit(cluster, tmp_path, "eugkm", *flags, "--output", str(tmp_path / "out"))
     assert done.returncode == 3, done.stderr[-3000:]
     assert "no 'z' in the table" in done.stderr
