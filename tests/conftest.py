@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 CONNECT = os.environ.get("DPKM_TEST_MODE") == "connect"
 
+# Python workers must be those of the tests' environment, also where pytest is called by hand.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
 SETTINGS = {
     "spark.sql.shuffle.partitions": "3",
     "spark.ui.enabled": "false",

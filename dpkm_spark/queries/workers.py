@@ -55,18 +55,18 @@ def to_matrix(batch: pa.RecordBatch) -> IntArray:
 def probe(spark: SparkSession) -> DataFrame:
     """Give a frame of one number, 1, that a Python worker computes: no data is read.
 
-    It ships an array and calls a kernel, as the queries do: an executor whose numpy cannot take
+    It ships an array and functions of ours, as the queries do: an executor whose numpy cannot take
     the driver's arrays fails here, and not after something is paid for.
     """
-    points = np.ones((1, 1, 1), dtype=np.int64)
+    centroid = np.ones((1, 1), dtype=np.int64)
 
-    def squared_distance(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    def square(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
-            costs = nearest.candidate_costs(to_matrix(batch), points)
-            yield pa.RecordBatch.from_pydict({"n": costs[:, 1]})
+            # Of the centroid 1, at the row 0.
+            code = to_matrix(batch) + nearest.code_rows(centroid)[:, -1]
+            yield pa.RecordBatch.from_pydict({"n": code[:, 0]})
 
-    # The row is 0 and the candidate is 1.
-    return map_batches(spark.range(0, 1, 1, 1), squared_distance, "n bigint")
+    return map_batches(spark.range(0, 1, 1, 1), square, "n bigint")
 
 
 def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:

@@ -139,7 +139,7 @@ def test_without_python_a_job_that_needs_it_ends_before_it_pays(
     assert done.returncode == 6, done.stderr[-3000:]
     (message,) = [line for line in done.stderr.splitlines() if line.startswith(f"{name}: ")]
     assert "needs Python with numpy and pyarrow on the executors" in message
-    assert "nothing was charged" in message
+    assert "before any row was read" in message
     assert "asking for" not in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "out").exists()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +18,7 @@ import pytest
 from conftest import CONNECT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from dpkm_spark.domain import SCALE, Domain, IntArray
@@ -284,6 +290,77 @@ def test_below_the_switch_plans_hold_no_python(
         plans.append(capsys.readouterr().out)
     assert ["MapInArrow" in plan for plan in plans] == [False, False, False, True]
     assert not any("Python" in plan for plan in plans[:3])
+
+
+# --- the way to the executors ---------------------------------------------------------------------
+
+_STRANGER = """
+import pickle, sys
+import pyarrow as pa
+function, batches = pickle.loads(sys.stdin.buffer.read())
+given = [pa.RecordBatch.from_pydict(batch) for batch in batches]
+sys.stdout.write(repr([batch.to_pydict() for batch in function(iter(given))]))
+assert not any("dpkm" in name for name in sys.modules), "the function imported our package"
+try:
+    import dpkm_spark
+except ImportError:
+    sys.exit()
+sys.exit("our package is on the path, so this test proves nothing")
+"""
+
+
+class _Caught:
+    """Stands for a DataFrame, and keeps the function that would go to the executors."""
+
+    columns = ("s0",)
+    function: Any = None
+
+    def range(self, *_: object) -> _Caught:
+        return self
+
+    def selectExpr(self, *_: object) -> _Caught:  # noqa: N802 - Spark's name
+        return self
+
+    groupBy = agg = selectExpr  # noqa: N815 - likewise
+
+    def mapInArrow(self, function: Any, _: str) -> _Caught:  # noqa: N802 - Spark's name
+        self.function = function
+        return self
+
+
+STEPS = {"s0": [SCALE - 5, SCALE + 9, SCALE + 9]}
+#: What is sent, the batch it gets, and what it gives.
+SENT: dict[str, tuple[Any, dict[str, list[int]], dict[str, list[int]]]] = {
+    "probe": (workers.probe, {"id": [0]}, {"n": [1]}),
+    "cluster_sums": (
+        lambda frame: workers.cluster_sums(frame, np.array([[0], [7]])),
+        STEPS,
+        {"cluster": [0, 1], "n0": [-5, 18], "n1": [1, 2]},
+    ),
+    "candidate_costs": (
+        lambda frame: workers.candidate_costs(frame, np.array([[[0]], [[7]]])),
+        STEPS,
+        {"candidate": [0, 1], "high": [0, 0], "low": [25 + 81 + 81, 144 + 4 + 4]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_functions_travel_without_our_package(name: str, tmp_path: Path) -> None:
+    send, batch, expected = SENT[name]
+    caught = _Caught()
+    # Nothing but the frame is Spark's own in what is sent.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "F", mock.MagicMock())
+        send(caught)
+        package = cloudpickle.dumps((caught.function, [batch]))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", _STRANGER],
+        input=package, cwd=tmp_path, env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == repr([expected])
 
 
 # --- where executors cannot run Python ------------------------------------------------------------
