@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +24,9 @@ from conftest import ROOT, free_port, spark_script, wait_for_port
 NO_PYTHON = "/nonexistent/python"
 #: It has numpy and pyarrow, as a cluster's Python may, and our package only where PYTHONPATH says.
 PYTHON = sys.executable
+
+#: Jobs of a few seconds are not worth the optimising compiler: this halves the work.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 Done = subprocess.CompletedProcess[str]
 
@@ -66,7 +70,7 @@ def server(folder: Path, main_class: str, *arguments: str) -> Iterator[subproces
         process = subprocess.Popen(
             [spark_script("spark-class"), f"org.apache.spark.deploy.{main_class}", *arguments],
             cwd=folder,
-            env=environment(PYSPARK_PYTHON=NO_PYTHON),
+            env=environment(PYSPARK_PYTHON=NO_PYTHON, SPARK_DAEMON_JAVA_OPTS=_JAVA),
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -105,8 +109,11 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 def _conf(python: str) -> list[str]:
     conf = {
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": _JAVA,
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
         "spark.pyspark.python": python,
         "spark.pyspark.driver.python": sys.executable,
     }
@@ -116,13 +123,14 @@ def _conf(python: str) -> list[str]:
 def submit(cluster: Cluster, folder: Path, job: str, *arguments: str) -> Done:
     """Submit a job as a user does, to executors that find no Python if they look for it."""
     command = [str(ROOT / "spark-submit.sh"), "--master", cluster.master, *_conf(NO_PYTHON)]
-    return _run([*command, f"jobs/{job}.py", *arguments], folder, {**os.environ})
+    env = {**os.environ, "PYSPARK_PYTHON": NO_PYTHON, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return _run([*command, f"jobs/{job}.py", *arguments], folder, env)
 
 
 def submit_bare(
     cluster: Cluster, folder: Path, script: Path, *arguments: str, python: str = PYTHON
 ) -> Done:
-    """Submit by Spark's own spark-submit, with Python on the executors but no package of ours.
+    """Submit by Spark's own spark-submit, with no package of ours on the executors.
 
     The launcher would ship the package by ``--py-files``; here nothing does.
     """
@@ -130,23 +138,43 @@ def submit_bare(
     return _run([*command, str(script), *arguments], folder, environment())
 
 
+#: Several jobs in one session, as a notebook runs them: it saves starting Spark for each.
+_SEVERAL = """\
+import json, sys
+sys.path.append(sys.argv[1])
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+from dpkm_spark.job.run import main
+codes = {which: main(name, flags) for which, name, *flags in json.loads(sys.argv[2])}
+print("codes:", json.dumps(codes))
+spark.stop()
+"""
+
+
+def several(folder: Path, *runs: list[str]) -> tuple[Path, str, str]:
+    """Write a script that runs jobs, each a name of the run, of the job, and flags."""
+    script = folder / "several.py"
+    script.write_text(_SEVERAL, encoding="utf-8")
+    return script, str(ROOT), json.dumps(runs)
+
+
+def codes_of(done: Done) -> dict[str, int]:
+    """Give the exit codes of several jobs."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("codes: ")]
+    found: dict[str, int] = json.loads(line.partition(": ")[2])
+    return found
+
+
 def run_here(folder: Path, *runs: list[str]) -> Done:
-    """Run jobs on this machine, one after the other, in a process and session of their own."""
-    code = (
-        "import json, sys\n"
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false')"
-        ".getOrCreate()\n"
-        "from dpkm_spark.job.run import main\n"
-        "codes = [main(name, flags) for name, *flags in json.loads(sys.argv[1])]\n"
-        "sys.exit(max(codes))\n"
-    )
-    env = environment(PYTHONPATH=str(ROOT), PYSPARK_PYTHON=sys.executable)
-    return _run([sys.executable, "-c", code, json.dumps(runs)], folder, env)
+    """Run jobs on this machine."""
+    options = ["--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+    options += ["--driver-java-options", _JAVA, "pyspark-shell"]
+    env = environment(PYSPARK_PYTHON=PYTHON, PYSPARK_SUBMIT_ARGS=shlex.join(options))
+    return _run([sys.executable, *map(str, several(folder, *runs))], folder, env)
 
 
 def _run(command: list[str], folder: Path, env: dict[str, str]) -> Done:
-    env["SPARK_LOCAL_IP"] = "127.0.0.1"
     return subprocess.run(
         command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False
     )

@@ -32,6 +32,16 @@ KERNELS = {
 }
 
 
+def mostly_slow(hows: Iterable[str]) -> list[Any]:
+    """Pair each job with each way to fail; one way a job is enough for the default suite."""
+    ways = list(hows)
+    return [
+        pytest.param(which, how, marks=[] if j == i % len(ways) else pytest.mark.slow)
+        for i, which in enumerate(FIRST)
+        for j, how in enumerate(ways)
+    ]
+
+
 @dataclass(frozen=True)
 class Listener:
     """What our process tells."""
@@ -97,8 +107,7 @@ def test_what_spark_says_does_quote_the_row(how: str, spark: SparkSession, strin
         frame.collect()
 
 
-@pytest.mark.parametrize("how", SOURCES)
-@pytest.mark.parametrize("which", FIRST)
+@pytest.mark.parametrize(("which", "how"), mostly_slow(SOURCES))
 def test_a_source_that_fails_in_front_of_python_quotes_no_row(
     which: str, how: str, listener: Listener, strings: Path, tmp_path: Path
 ) -> None:
@@ -126,8 +135,7 @@ def raising(how: str) -> Callable[..., Any]:
     return kernel
 
 
-@pytest.mark.parametrize("how", ["raises", "dies"])
-@pytest.mark.parametrize("which", FIRST)
+@pytest.mark.parametrize(("which", "how"), mostly_slow(["raises", "dies"]))
 def test_a_kernel_that_fails_on_an_executor_quotes_no_row(
     which: str, how: str, listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,6 @@ NEED = {
     "gkm, public": (3, ("--public-count", "100", "--output-range", "public")),
     "pgkm": (3, ()),
     "dplloyd": (101, ()),
-    "hybrid": (101, ("--hybrid-rule", "always")),
     "hybrid, if it pays": (101, ()),
 }
 
@@ -80,7 +79,6 @@ def test_a_job_that_needs_python_ends_before_it_pays(
 
 
 SERVED = {
-    "eugkm": (3, TINY["eugkm"]),
     "dplloyd": (3, TINY["dplloyd"]),
     "hybrid": (3, TINY["hybrid"]),
     "hybrid that never ends with a round": (101, ("--hybrid-rule", "never", *TINY["eugkm"])),

@@ -14,18 +14,21 @@ pytestmark = pytest.mark.spark
 SQUARE = ("--columns", "x,y", "--bounds", "-1:1", "--input-format", "table")
 #: test_job_runs has these and more for EUGkM.
 OTHERS = [name for name in PRIVATE if name != "eugkm"]
-#: (SQL, k)
-TABLES = {
+#: (SQL, k). One row is fewer than there are clusters, and all rows are equal.
+QUICK = {
     "empty": ("SELECT 0.0D AS x, 0.0D AS y WHERE false", 3),
-    "one row, fewer than clusters": ("SELECT 0.3D AS x, -0.2D AS y", 3),
-    "all rows equal": ("SELECT 0.3D AS x, -0.2D AS y FROM range(500)", 3),
+    "one row": ("SELECT 0.3D AS x, -0.2D AS y", 3),
     "constant column, k = 1": ("SELECT 0.3D AS x, id / 250.0D - 1 AS y FROM range(500)", 1),
+}
+MORE = {
+    "all rows equal": ("SELECT 0.3D AS x, -0.2D AS y FROM range(500)", 3),
     "null, NaN and infinite": (
         "SELECT * FROM VALUES (double('NaN'), 0D), (0D, double('inf')), (null, 0D), "
         "(double('-inf'), double('NaN')), (-0D, 1e308D), (1e-320D, 0D) AS t(x, y)",
         3,
     ),
 }
+TABLES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -33,7 +36,7 @@ TABLES = {
 def test_every_odd_table_has_k_finite_centroids(
     name: str, table: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sql, k = TABLES[table]
+    sql, k = (QUICK | MORE)[table]
     spark.sql(sql).createOrReplaceTempView("dpkm_odd_table")
     flags = (*input_flags("dpkm_odd_table", k=k), *SQUARE, *TINY[name], "--no-report")
     outcome = run_ok(capsys, tmp_path / "out", *flags, algorithm=name)
@@ -50,7 +53,9 @@ def test_every_odd_table_has_k_finite_centroids(
     assert not any(word in shown for word in ("drop", "null", "nan", "empty", "warn"))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "gkm" else pytest.mark.slow) for n in OTHERS]
+)
 def test_no_single_row_changes_the_steps_that_a_person_sees(
     name: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 WAYS = ("SQL", "Python")
 #: (k, d) on both sides of the switch, at 200 numbers k (d + 1), and far beyond it.
-SHAPES = [(1, 1), (3, 2), (66, 2), (67, 2), (1, 60), (3, 60), (4, 60), (300, 1), (100, 10)]
+SHAPES = [(1, 1), (66, 2), (67, 2), (3, 60), (4, 60), (300, 1), (100, 10)]
 #: So many numbers that centroids lose low bits.
 COARSE = (300, 60)
 
@@ -107,7 +107,7 @@ def test_sums_are_those_of_the_local_engine(spark: SparkSession, k: int, d: int)
     assert same(engine.cluster_sums(centroids), expected)
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 1), (3, 2), (67, 2), (2, 60)])
+@pytest.mark.parametrize(("k", "d"), [(1, 1), (3, 2), (67, 2), (1, 40)])
 def test_sql_and_python_agree_on_the_same_rows(spark: SparkSession, k: int, d: int) -> None:
     centroids = centroids_of(k, d, seed=1)
     engine = SparkEngine(frame_of(spark, rows_of(centroids, 500)), domain_of(d))
@@ -118,8 +118,9 @@ def test_sql_and_python_agree_on_the_same_rows(spark: SparkSession, k: int, d: i
     assert same(*found)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("partitions", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("partitions", "way"), [(1, "SQL"), (2, "Python"), (7, "SQL"), (7, "Python")]
+)
 def test_layout_and_order_do_not_matter(spark: SparkSession, partitions: int, way: str) -> None:
     centroids = centroids_of(5, 3)
     rows = rows_of(centroids)
@@ -148,7 +149,7 @@ def test_ties_go_to_the_first_centroid(spark: SparkSession, way: str) -> None:
     assert backwards[:, 2].tolist() == [6, 1, 0, 0, 0]
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_engines_agree_on_any_integers(spark: SparkSession, data: st.DataObject) -> None:
     d = data.draw(st.integers(1, 3), label="d")
