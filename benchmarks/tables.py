@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,7 +16,8 @@ COLUMNS = ("x0", "x1", "x2", "x3")
 
 
 def session() -> SparkSession:
-    """Start a local session on all cores."""
+    """Start a local session on all cores, with this Python for its workers."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[*]")
         .appName("dpkm-benchmarks")

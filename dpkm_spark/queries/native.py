@@ -16,7 +16,7 @@ from dpkm_spark.queries import nearest
 
 #: Most numbers k (d + 1) in one expression. The JVM compiles no method of more than 8,000 bytes of
 #: code; beyond it each row is interpreted. Measured by benchmarks/lloyd.py.
-_MOST_NUMBERS = 200
+_MOST_NUMBERS = 100
 
 
 def fits(k: int, d: int) -> bool:

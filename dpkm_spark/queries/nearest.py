@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpkm_spark.domain import SCALE
-from dpkm_spark.errors import ParameterError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -46,6 +45,9 @@ def to_coordinates(points: npt.ArrayLike) -> IntArray:
     """
     clipped = np.clip(np.asarray(points, dtype=np.float64), -1.0, 1.0)
     if np.isnan(clipped).any():
+        # This module travels to executors with all that stands at its top.
+        from dpkm_spark.errors import ParameterError  # noqa: PLC0415
+
         raise ParameterError("points: got NaN; must be numbers in [-1, 1]")
     result: IntArray = np.rint(clipped * SCALE).astype(np.int64)
     return result

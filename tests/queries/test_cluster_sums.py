@@ -35,8 +35,8 @@ from dpkm_spark.spark.frames import table_to_frame
 pytestmark = pytest.mark.spark
 
 WAYS = ("SQL", "Python")
-#: (k, d) on both sides of the switch, at 200 numbers k (d + 1), and far beyond it.
-SHAPES = [(1, 1), (66, 2), (67, 2), (3, 60), (4, 60), (300, 1), (100, 10)]
+#: (k, d) on both sides of the switch, at 100 numbers k (d + 1), and far beyond it.
+SHAPES = [(1, 1), (33, 2), (34, 2), (1, 60), (2, 60), (300, 1), (100, 10)]
 #: So many numbers that centroids lose low bits.
 COARSE = (300, 60)
 
@@ -262,10 +262,10 @@ def test_ansi_mode_changes_no_integer(spark: SparkSession, ansi: str) -> None:
 
 
 def test_the_switch_is_where_it_is_said_to_be() -> None:
-    assert native.fits(66, 2)
-    assert not native.fits(67, 2)
-    assert native.fits(1, 199)
-    assert not native.fits(1, 200)
+    assert native.fits(33, 2)
+    assert not native.fits(34, 2)
+    assert native.fits(1, 99)
+    assert not native.fits(1, 100)
 
 
 def test_below_the_switch_plans_hold_no_python(
@@ -281,10 +281,10 @@ def test_below_the_switch_plans_hold_no_python(
     monkeypatch.setattr("dpkm_spark.queries.spark.frame_to_table", seen)
     rows = rows_of(centroids_of(3, 2))
     engine = SparkEngine(frame_of(spark, rows), domain_of(2))
-    engine.cluster_sums(centroids_of(66, 2))
-    engine.candidate_costs(centroids_of(66, 2)[None])
+    engine.cluster_sums(centroids_of(33, 2))
+    engine.candidate_costs(centroids_of(33, 2)[None])
     engine.marginals(32)
-    engine.cluster_sums(centroids_of(67, 2))
+    engine.cluster_sums(centroids_of(34, 2))
     plans = []
     for frame in asked:
         frame.explain(mode="extended")
