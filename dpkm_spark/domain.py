@@ -114,11 +114,12 @@ class Domain:
         Returns
         -------
         list of str, length d
-            SQL of bigint type in [0, 2 SCALE]; subtract SCALE for the coordinate.
+            SQL of bigint type in [0, 2 SCALE], never null; subtract SCALE for the coordinate.
         """
+        # Spark takes floor for nullable whatever it is given, and doubles all code that follows.
         return [
-            f"floor((least(greatest({value}, {_sql(low)}), {_sql(high)}) - {_sql(low)})"
-            f" * {_sql(_scale(low, high))} + 0.5D)"
+            f"coalesce(floor((least(greatest({value}, {_sql(low)}), {_sql(high)}) - {_sql(low)})"
+            f" * {_sql(_scale(low, high))} + 0.5D), 0L)"
             for value, low, high in zip(values, self.lower, self.upper, strict=True)
         ]
 

@@ -132,7 +132,7 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
     for i, start in enumerate(starts):
         notify(f"start {i + 1} of {len(starts)}", brief=True)
         trails.append(_descend(table, start, parameters.max_iter))
-    costs = table.candidate_costs(np.stack([trail[-1] for trail in trails]))
+    costs = [_cost(table, trail[-1]) for trail in trails]
     best = int(np.argmin(costs))
     trail = trails[best]
     count = table.count()
@@ -145,8 +145,8 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
         best_restart=best,
         rounds=len(trail) - 1,
         converged=bool((trail[-1] == trail[-2]).all()),
-        nicvs=tuple(nicv_of(float(cost), count) for cost in costs),
-        trail=tuple(nicv_of(float(c), count) for c in table.candidate_costs(np.stack(trail))),
+        nicvs=tuple(nicv_of(cost, count) for cost in costs),
+        trail=tuple(nicv_of(_cost(table, centroids), count) for centroids in trail),
     )
 
 
@@ -158,6 +158,11 @@ def _descend(table: ExactTable, start: FloatArray, max_iter: int) -> list[FloatA
         if (trail[-1] == trail[-2]).all():
             break
     return trail
+
+
+def _cost(table: ExactTable, centroids: FloatArray) -> float:
+    """Give the cost of one set of centroids; several at once would need Python on executors."""
+    return float(table.candidate_costs(centroids[None])[0])
 
 
 def _means(centroids: FloatArray, exact: ExactSums) -> FloatArray:

@@ -1,12 +1,20 @@
-"""Nearest centroids as Spark SQL, for as many centroids as the JVM compiles well.
+"""Nearest centroids as Spark SQL, which Spark compiles to machine code on the executors.
 
 The scores are those of `nearest`, integers held in double: arithmetic on double is plain machine
 code, whereas arithmetic on bigint is checked for overflow under ANSI mode, which costs twice a
-scan. ``floor`` gives a bigint without such a check, and once a row is enough: to take the least of
-doubles and then its floor is faster than the other way round.
+scan. ``floor`` gives a bigint without such a check, and once a row is enough.
+
+The least of two such integers is (a + b - |a - b|) / 2: no branch that a processor could guess
+wrong, where ``least`` has one for each centroid. A tournament of these finds the least of all.
+
+The JVM compiles no method of more than 8,000 bytes of code, and interprets what is longer. Spark
+makes a method of a projection whose inputs are all used more than once, so centroids come in groups
+that fit a method, each a tournament that the least of the groups before takes part in.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -14,14 +22,16 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from dpkm_spark.domain import SCALE, IntArray
 from dpkm_spark.queries import nearest
 
-#: Most numbers k (d + 1) in one expression. The JVM compiles no method of more than 8,000 bytes of
-#: code; beyond it each row is interpreted. Measured by benchmarks/lloyd.py.
-_MOST_NUMBERS = 100
+#: Most numbers k (d + 1) in one query, as planning and compiling grow with them; and most columns,
+#: as a method takes no more arguments. Measured by benchmarks/lloyd.py.
+_MOST_NUMBERS, _MOST_COLUMNS = 1000, 50
+#: Most centroids of a group, and most numbers: some 40 bytes of code for each.
+_MOST_IN_GROUP, _NUMBERS_IN_GROUP = 32, 150
 
 
 def fits(k: int, d: int) -> bool:
-    """Tell whether the SQL for k centroids stays well before the JVM's limit."""
-    return k * (d + 1) <= _MOST_NUMBERS
+    """Tell whether SQL is the better way for k centroids."""
+    return k * (d + 1) <= _MOST_NUMBERS and d <= _MOST_COLUMNS
 
 
 def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:
@@ -30,7 +40,7 @@ def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:
     Parameters
     ----------
     steps : DataFrame
-        Columns s0, s1, ... of bigint in [0, 2 SCALE].
+        Columns s0, s1, ... of bigint in [0, 2 SCALE], never null.
     centroids : ndarray of int64, shape (k, d)
         Coordinates in [-SCALE, SCALE].
 
@@ -40,9 +50,9 @@ def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:
         ``cluster``, the sums ``n0``, ``n1``, ... and the count last; no row for an empty cluster.
     """
     k, d = centroids.shape
-    codes = [_dot(row) for row in nearest.code_rows(centroids).tolist()]
-    cluster = f"{_least(codes)} & {nearest.stride(k) - 1}L"
-    keyed = _doubles(steps).selectExpr(*_names("s", d), f"{cluster} AS cluster")
+    found = _least(steps, nearest.code_rows(centroids).tolist())
+    cluster = f"{_whole('least')} & {nearest.stride(k) - 1}L AS cluster"
+    keyed = found.selectExpr(*[f"{_whole(f'd{i}')} AS s{i}" for i in range(d)], cluster)
     # Steps are summed, and SCALE taken off once a cluster rather than once a row.
     sums = [F.expr(f"sum(s{i}) - count(1) * {SCALE}L AS n{i}") for i in range(d)]
     return keyed.groupBy("cluster").agg(*sums, F.expr(f"count(1) AS n{d}"))
@@ -59,8 +69,7 @@ def costs(steps: DataFrame, centroids: IntArray) -> DataFrame:
     _, d = centroids.shape
     rows = [[*(-2 * c).tolist(), int((c * c).sum())] for c in centroids]
     square = " + ".join(f"(d{i} - {SCALE}D) * (d{i} - {SCALE}D)" for i in range(d))
-    nearest_sql = _least([_dot(row) for row in rows])
-    value = _doubles(steps).selectExpr(f"floor({square}) + {nearest_sql} AS v")
+    value = _least(steps, rows).selectExpr(f"{_whole(f'{square} + least')} AS v")
     return value.selectExpr(
         "0L AS candidate",
         f"coalesce(sum(shiftright(v, {nearest.SCALE_BITS})), 0L) AS high",
@@ -68,12 +77,43 @@ def costs(steps: DataFrame, centroids: IntArray) -> DataFrame:
     )
 
 
-def _doubles(steps: DataFrame) -> DataFrame:
-    """Add columns d0, d1, ...: the steps as double."""
-    names = steps.columns
-    return steps.selectExpr(
-        *names, *[f"cast({name} AS double) AS d{i}" for i, name in enumerate(names)]
-    )
+def _least(steps: DataFrame, rows: list[list[int]]) -> DataFrame:
+    """Find the least of row . (x, 1) for many rows, integers of at most 2^52.
+
+    Returns
+    -------
+    DataFrame
+        Columns d0, d1, ...: the steps as double; and ``least``, a double.
+    """
+    d = len(rows[0]) - 1
+    kept = [f"d{i}" for i in range(d)]
+    frame = steps.selectExpr(*[f"cast(s{i} AS double) AS d{i}" for i in range(d)])
+    size = min(max(_NUMBERS_IN_GROUP // (d + 2), 2), _MOST_IN_GROUP)
+    winner: list[str] = []
+    for start in range(0, len(rows), size):
+        dots = [_dot(row) for row in rows[start : start + size]]
+        frame = frame.selectExpr(*kept, *_named([*winner, *dots]))
+        frame = _tournament(frame, kept, len(winner) + len(dots))
+        winner = ["c0"]
+    return frame.selectExpr(*kept, "c0 AS least")
+
+
+def _tournament(frame: DataFrame, kept: list[str], count: int) -> DataFrame:
+    """Leave the least of c0, c1, ... as c0.
+
+    Each round is a projection of its own: there, a column that is used twice is computed once.
+    """
+    while count > 1:
+        pairs = [(f"c{i}", f"c{i + 1}") for i in range(0, count - 1, 2)]
+        least = [f"({a} + {b} - abs({a} - {b})) * 0.5D" for a, b in pairs]
+        odd = [f"c{count - 1}"] if count % 2 else []
+        frame = frame.selectExpr(*kept, *_named([*least, *odd]))
+        count = len(least) + len(odd)
+    return frame
+
+
+def _named(expressions: Sequence[str]) -> list[str]:
+    return [f"{sql} AS c{i}" for i, sql in enumerate(expressions)]
 
 
 def _dot(row: list[int]) -> str:
@@ -88,12 +128,6 @@ def _dot(row: list[int]) -> str:
     return " + ".join([*terms, f"({constant}D)"])
 
 
-def _least(codes: list[str]) -> str:
-    """Write the least of exact integers in double, as bigint."""
-    # least() takes two arguments or more.
-    least = codes[0] if len(codes) == 1 else f"least({', '.join(codes)})"
-    return f"floor({least})"
-
-
-def _names(letter: str, count: int) -> list[str]:
-    return [f"{letter}{i}" for i in range(count)]
+def _whole(double: str) -> str:
+    """Write a double as bigint; Spark takes ``floor`` for nullable, and doubles code for that."""
+    return f"coalesce(floor({double}), 0L)"

@@ -23,10 +23,10 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Binary digits of a coordinate.
 SCALE_BITS = SCALE.bit_length() - 1
-#: Float64 holds every integer up to 2^53.
-_EXACT_BITS = 53
-#: Squared distances 4 d SCALE^2 must stay below 2^53.
-MOST_DIMENSIONS = 1 << (_EXACT_BITS - 2 - 2 * SCALE_BITS)
+#: Float64 holds every integer up to 2^53. Squared distances 4 d SCALE^2 must stay below.
+MOST_DIMENSIONS = 1 << (53 - 2 - 2 * SCALE_BITS)
+#: Codes stay below half of that, so that sums and differences of two are exact as well.
+_CODE_BITS = 52
 #: Costs of a selection are sums of up to 4 d SCALE a row, which must fit int64: for 2^34 rows.
 MOST_SELECTION_DIMENSIONS = 128
 #: Scores computed at a time, 2 MiB of them: they stay in a core's cache.
@@ -63,7 +63,7 @@ def code_rows(centroids: IntArray) -> IntArray:
 
     The code of centroid j is (|c_j|^2 - 2 c_j.x) K + j, with K = `stride`, so that ``code % K`` is
     j and equal distances go to the lowest index. With x and c in [-SCALE, SCALE] it is below
-    3 d SCALE^2 K; where that exceeds 2^53, beyond some 1,365 numbers d K, c is rounded to a coarser
+    3 d SCALE^2 K; where that exceeds 2^52, beyond some 1,365 numbers d K, c is rounded to a coarser
     power of two c' = c / 2^s first, and the code is (|c'|^2 2^s - 2 c'.x) K + j.
 
     Parameters
@@ -87,10 +87,11 @@ def code_rows(centroids: IntArray) -> IntArray:
 
 
 def _dropped_bits(k: int, d: int) -> int:
-    """Give the low bits s that centroids lose, so that codes stay below 2^53."""
-    # c' may be as large as SCALE / 2^s, so |code| <= (3 d SCALE^2 / 2^s + 1) K.
+    """Give the low bits s that centroids lose, so that codes stay below 2^52."""
+    # c' may be as large as SCALE / 2^s, so |code| < (3 d SCALE^2 / 2^s + 1) K, whose first part is
+    # a multiple of a larger power of two than K.
     whole = (3 * d * SCALE**2 * stride(k)).bit_length()
-    return max(whole + 1 - _EXACT_BITS, 0)
+    return max(whole - _CODE_BITS, 0)
 
 
 def cluster_sums(coordinates: IntArray, centroids: IntArray) -> IntArray:

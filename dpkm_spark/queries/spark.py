@@ -28,6 +28,8 @@ from dpkm_spark.spark.quiet import wire_logs_off
 #: Measured by benchmarks/histogram.py; more than 16 counters make the generated code too slow.
 _COUNTERS = ((1 << 13, 1), (1 << 17, 4))
 _MOST_COUNTERS = 16
+#: The steps of more columns than this outgrow the 8,000 bytes of code that the JVM compiles.
+_MOST_FUSED = 20
 
 
 class SparkEngine:
@@ -49,9 +51,7 @@ class SparkEngine:
     def __init__(self, frame: DataFrame, domain: Domain) -> None:
         self._domain = domain
         self._rows = _values(frame, resolve_columns(frame, domain), domain)
-        steps = domain.steps_sql(_names(domain))
-        #: Columns s0, s1, ...: bigint steps in [0, 2 SCALE].
-        self._steps = self._rows.selectExpr(*[f"{sql} AS s{i}" for i, sql in enumerate(steps)])
+        self._steps = _steps(self._rows, domain)
         self._python_works = False
 
     @property
@@ -68,8 +68,8 @@ class SparkEngine:
     def cell_histogram(self, grid: Grid) -> IntArray:
         """Count the rows of every cell, shape (grid.size,)."""
         width = _counters(grid.size)
-        cell = grid.cell_sql(self._domain.steps_sql(_names(self._domain)))
-        keyed = self._rows.selectExpr(f"{cell} AS cell").selectExpr(
+        cell = grid.cell_sql(self._steps.columns)
+        keyed = self._steps.selectExpr(f"{cell} AS cell").selectExpr(
             f"shiftright(cell, {width.bit_length() - 1}) AS block", f"cell & {width - 1}L AS offset"
         )
         sums = [F.expr(f"count_if(offset = {i}L)").alias(f"n{i}") for i in range(width)]
@@ -152,6 +152,18 @@ class SparkEngine:
 
 def _names(domain: Domain) -> list[str]:
     return [f"v{i}" for i in range(domain.dimension)]
+
+
+def _steps(rows: DataFrame, domain: Domain) -> DataFrame:
+    """Select the steps of v0, v1, ... as columns s0, s1, ...: bigint in [0, 2 SCALE]."""
+    names = _names(domain)
+    steps = domain.steps_sql(names)
+    if len(steps) > _MOST_FUSED:
+        # Spark fuses a projection with all around it into one method, which the JVM would interpret
+        # at this size; a projection with a lambda it compiles apart, in small methods.
+        (inner, *_) = domain.steps_sql(["v", *names[1:]])
+        steps[0] = f"coalesce(element_at(transform(array(v0), v -> {inner}), 1), 0L)"
+    return rows.selectExpr(*[f"{sql} AS s{i}" for i, sql in enumerate(steps)])
 
 
 def _counters(cells: int) -> int:

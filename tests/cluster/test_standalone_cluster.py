@@ -41,7 +41,7 @@ HEAVY = (
     ("gkm", "gkm", 3, ("--block-size", "3k")),
     ("pgkm", "pgkm", 3, ("--generations", "2")),
     ("gene", "gene", 3, ("--generations", "2")),
-    ("dplloyd of many clusters", "dplloyd", 70, ("--rounds", "2")),
+    ("dplloyd of many clusters", "dplloyd", 334, ("--rounds", "2")),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ from dpkm_spark.spark.frames import table_to_frame
 pytestmark = pytest.mark.spark
 
 WAYS = ("SQL", "Python")
-#: (k, d) on both sides of the switch, at 100 numbers k (d + 1), and far beyond it.
-SHAPES = [(1, 1), (33, 2), (34, 2), (1, 60), (2, 60), (300, 1), (100, 10)]
+#: (k, d) on both sides of the switch, at 1,000 numbers k (d + 1) and 50 columns, and far beyond.
+SHAPES = [(1, 1), (33, 2), (333, 2), (334, 2), (2, 50), (2, 51), (1, 200), (100, 10)]
 #: So many numbers that centroids lose low bits.
 COARSE = (300, 60)
 
@@ -107,7 +108,9 @@ def test_sums_are_those_of_the_local_engine(spark: SparkSession, k: int, d: int)
     assert same(engine.cluster_sums(centroids), expected)
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 1), (3, 2), (67, 2), (1, 40)])
+@pytest.mark.parametrize(
+    ("k", "d"), [(1, 1), (2, 1), (3, 2), (32, 2), (33, 2), (67, 2), (7, 20), (7, 21), (1, 50)]
+)
 def test_sql_and_python_agree_on_the_same_rows(spark: SparkSession, k: int, d: int) -> None:
     centroids = centroids_of(k, d, seed=1)
     engine = SparkEngine(frame_of(spark, rows_of(centroids, 500)), domain_of(d))
@@ -175,7 +178,7 @@ def test_engines_agree_on_any_integers(spark: SparkSession, data: st.DataObject)
 
 
 #: (m, k, d): one candidate by SQL, where it fits; many by Python.
-CANDIDATES = [(1, 3, 2), (1, 66, 2), (1, 3, 60), (1, 101, 1), (200, 3, 2), (7, 40, 5), (3, 2, 60)]
+CANDIDATES = [(1, 3, 2), (1, 66, 2), (1, 3, 60), (1, 501, 1), (200, 3, 2), (7, 40, 5), (3, 2, 60)]
 
 
 @pytest.mark.parametrize(("m", "k", "d"), CANDIDATES)
@@ -262,10 +265,43 @@ def test_ansi_mode_changes_no_integer(spark: SparkSession, ansi: str) -> None:
 
 
 def test_the_switch_is_where_it_is_said_to_be() -> None:
-    assert native.fits(33, 2)
-    assert not native.fits(34, 2)
-    assert native.fits(1, 99)
-    assert not native.fits(1, 100)
+    assert native.fits(333, 2)
+    assert not native.fits(334, 2)
+    assert native.fits(19, 50)
+    assert not native.fits(1, 51)
+
+
+@pytest.mark.parametrize(
+    ("k", "d"),
+    [
+        (1, 1),
+        (333, 2),
+        (2, 4),
+        (200, 4),
+        (40, 20),
+        (40, 21),
+        (40, 24),
+        (30, 30),
+        (20, 48),
+        (19, 50),
+    ],
+)
+def test_no_generated_method_outgrows_what_the_jvm_compiles(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], k: int, d: int
+) -> None:
+    # Beyond 8,000 bytes a method is interpreted: a query then takes up to a hundred times as long.
+    steps = SparkEngine(frame_of(spark, rows_of(centroids_of(3, d))), domain_of(d))._steps
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    # A plan that may still change shows no code.
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        for query in (native.cluster_sums, native.costs):
+            query(steps, centroids_of(k, d)).explain(mode="codegen")
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before or "true")
+    sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:(\d+)", capsys.readouterr().out)]
+    assert len(sizes) >= 4
+    assert max(sizes) < 8000
 
 
 def test_below_the_switch_plans_hold_no_python(
@@ -281,10 +317,10 @@ def test_below_the_switch_plans_hold_no_python(
     monkeypatch.setattr("dpkm_spark.queries.spark.frame_to_table", seen)
     rows = rows_of(centroids_of(3, 2))
     engine = SparkEngine(frame_of(spark, rows), domain_of(2))
-    engine.cluster_sums(centroids_of(33, 2))
-    engine.candidate_costs(centroids_of(33, 2)[None])
+    engine.cluster_sums(centroids_of(50, 2))
+    engine.candidate_costs(centroids_of(50, 2)[None])
     engine.marginals(32)
-    engine.cluster_sums(centroids_of(34, 2))
+    engine.cluster_sums(centroids_of(334, 2))
     plans = []
     for frame in asked:
         frame.explain(mode="extended")
@@ -369,7 +405,7 @@ def test_functions_travel_without_our_package(name: str, tmp_path: Path) -> None
 NO_PYTHON = "/nonexistent/python"
 PLAN = BlockPlan.of(starts=np.zeros((2, 1)), low=-np.ones(1), high=np.ones(1), blocks=3, key=1)
 HEAVY: dict[str, Any] = {
-    "sums of many clusters": lambda t: t.noisy_cluster_sums(np.zeros((101, 1)), t.remaining),
+    "sums of many clusters": lambda t: t.noisy_cluster_sums(np.zeros((501, 1)), t.remaining),
     "blocks": lambda t: t.noisy_block_mean(PLAN, t.remaining),
     "selection": lambda t: t.private_select(np.zeros((3, 2, 1)), 2, t.remaining),
 }
