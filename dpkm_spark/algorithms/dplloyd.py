@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,6 +16,7 @@ from dpkm_spark.algorithms.algorithm import (
     is_private,
     require_budget,
 )
+from dpkm_spark.algorithms.count import CountParameters, learn_count
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     COUNT_SHARE,
@@ -25,6 +25,7 @@ from dpkm_spark.algorithms.settings import (
     PUBLIC_COUNT,
     K,
     Setting,
+    by_name,
     check_count,
     check_range,
     one_of,
@@ -45,7 +46,7 @@ SPLITS = ("equal", "optimal")
 
 
 @dataclass(frozen=True)
-class DPLloydParameters:
+class DPLloydParameters(CountParameters):
     """What DPLloyd needs to know besides the table.
 
     Parameters
@@ -83,15 +84,6 @@ class DPLloydParameters:
         """Whether the number of rounds depends on N."""
         return self.split == "optimal" and self.rounds is None
 
-    @property
-    def buys_count(self) -> bool:
-        """Whether a share of the budget goes to a noisy N."""
-        return self.needs_count and self.public_count is None
-
-    def count_epsilon(self, epsilon: Fraction) -> Fraction:
-        """Give the share for a noisy N, possibly 0."""
-        return epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
-
     def rounds_for(self, epsilon: Fraction, dimension: int, count: int) -> int:
         """Give t for the epsilon that all rounds share."""
         if self.rounds is not None:
@@ -106,12 +98,11 @@ class DPLloydParameters:
 
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
         """List the queries in order; see `Parameters.plan`."""
-        bought = self.count_epsilon(epsilon)
-        rest = epsilon - bought
+        rest = epsilon - self.count_epsilon(epsilon)
         times = self.rounds_for(rest, dimension, count)
         sensitivity = dimension + self.weight(dimension) / SCALE
         rounds = PlannedQuery("cluster_sums", rest / times, sensitivity, times)
-        return (PlannedQuery("count", bought, 1), rounds) if bought else (rounds,)
+        return (*self.count_plan(epsilon), rounds)
 
     def record(self) -> dict[str, Any]:
         """Give the parameters for `run.json`."""
@@ -181,13 +172,11 @@ def dplloyd(
     """
     epsilon = require_budget(table)
     d = table.domain.dimension
-    count = parameters.public_count
     if parameters.buys_count:
         # Before a count is paid for: the least share that a round can get.
         least = (epsilon - parameters.count_epsilon(epsilon)) / MOST_OPTIMAL_ROUNDS
         table.require_cluster_sums(parameters.k, least, parameters.weight(d))
-        notify("asking for a noisy number of rows")
-        count = table.noisy_count(parameters.count_epsilon(epsilon))
+    count = learn_count(table, parameters, epsilon, notify)
     left = table.remaining
     rounds = parameters.rounds_for(left, d, count or 0)
     centroids = sphere_packed_starts(1, parameters.k, d, table.public_random("starts"))[0]
@@ -236,16 +225,6 @@ def _outlook(parameters: DPLloydParameters, epsilon: Fraction, dimension: int, c
     return f"{rounds} rounds of {parameters.k:,} clusters"
 
 
-def _configure(values: Mapping[str, Any]) -> DPLloydParameters:
-    return DPLloydParameters(
-        k=values["k"],
-        rounds=values["rounds"],
-        split=values["split"],
-        public_count=values["public_count"],
-        count_share=values["count_share"],
-    )
-
-
 ALGORITHM = Algorithm(
     name="dplloyd",
     title="DPLloyd",
@@ -259,7 +238,7 @@ ALGORITHM = Algorithm(
         PUBLIC_COUNT,
         COUNT_SHARE,
     ),
-    configure=_configure,
+    configure=by_name(DPLloydParameters),
     run=dplloyd,
     outlook=_outlook,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from dpkm_spark.algorithms.algorithm import (
     is_private,
     require_budget,
 )
+from dpkm_spark.algorithms.count import CountParameters, learn_count
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     COUNT_SHARE,
@@ -42,7 +43,7 @@ ONE_CELL = "The grid has a single cell, so these centroids say nothing: use fewe
 
 
 @dataclass(frozen=True)
-class EUGKMParameters:
+class EUGKMParameters(CountParameters):
     """What EUGkM needs to know besides the table.
 
     Parameters
@@ -76,21 +77,19 @@ class EUGKMParameters:
         check_count(self.public_count, self.count_share)
 
     @property
-    def buys_count(self) -> bool:
-        """Whether a share of the budget goes to a noisy N."""
-        return self.rule.needs_count and self.public_count is None
+    def needs_count(self) -> bool:
+        """Whether the grid depends on N."""
+        return self.rule.needs_count
 
     def split(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
         """Split epsilon into the shares of the count and of the histogram; they add up to it."""
-        # Fraction() for a caller who gave a float: the shares must still add up exactly.
-        count = epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
+        count = self.count_epsilon(epsilon)
         return count, epsilon - count
 
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
         """List the queries in order; see `Parameters.plan`."""
-        bought, rest = self.split(epsilon)
-        histogram = PlannedQuery("cell_histogram", rest, 1)
-        return (PlannedQuery("count", bought, 1), histogram) if bought else (histogram,)
+        _, rest = self.split(epsilon)
+        return (*self.count_plan(epsilon), PlannedQuery("cell_histogram", rest, 1))
 
     def record(self) -> dict[str, Any]:
         """Give the parameters for `run.json`."""
@@ -195,11 +194,9 @@ def eugkm(
     ----------
     Su, Cao, Li, Bertino, Jin, "Differentially Private k-Means Clustering", 2016, Section 4.2.
     """
-    count_epsilon, grid_epsilon = parameters.split(require_budget(table))
-    count = parameters.public_count
-    if parameters.buys_count:
-        notify("asking for a noisy number of rows")
-        count = table.noisy_count(count_epsilon)
+    epsilon = require_budget(table)
+    _, grid_epsilon = parameters.split(epsilon)
+    count = learn_count(table, parameters, epsilon, notify)
     synopsis, choice = buy_synopsis(
         table,
         parameters.rule,
@@ -270,7 +267,7 @@ def cluster_synopsis(
         private=synopsis.private,
         synopsis=synopsis,
         grid_choice=choice,
-        count=count if parameters.rule.needs_count else None,
+        count=count if parameters.needs_count else None,
         count_is_public=parameters.public_count is not None,
         best_restart=best,
         rounds=int(runs.rounds[best]),

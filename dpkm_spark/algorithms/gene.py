@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from dpkm_spark.algorithms.algorithm import Algorithm, Clustering, PlannedQuery, by_size
 from dpkm_spark.algorithms.exact_table import ExactTable, nicv_of, number_or_none
 from dpkm_spark.algorithms.notify import Notify, silent
-from dpkm_spark.algorithms.settings import LARGEST_K, K, Setting, check_range, whole
+from dpkm_spark.algorithms.settings import LARGEST_K, K, Setting, by_name, check_range, whole
 from dpkm_spark.domain import FloatArray, IntArray
 from dpkm_spark.kmeans.genetic import genetic_search
 
@@ -129,10 +128,6 @@ def gene(table: ExactTable, parameters: GeneParameters, notify: Notify = silent)
     )
 
 
-def _configure(values: Mapping[str, Any]) -> GeneParameters:
-    return GeneParameters(k=values["k"], generations=values["generations"])
-
-
 ALGORITHM = Algorithm(
     name="gene",
     title="Gene (not private)",
@@ -142,7 +137,7 @@ ALGORITHM = Algorithm(
         Setting("generations", whole("generations"), "generations R (default: 30)", "R",
                 default=DEFAULT_GENERATIONS),
     ),
-    configure=_configure,
+    configure=by_name(GeneParameters),
     run=gene,
     private=False,
 )  # fmt: skip

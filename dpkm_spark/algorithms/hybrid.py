@@ -15,6 +15,7 @@ from dpkm_spark.algorithms.algorithm import (
     is_private,
     require_budget,
 )
+from dpkm_spark.algorithms.count import CountParameters, learn_count
 from dpkm_spark.algorithms.dplloyd import moved
 from dpkm_spark.algorithms.eugkm import (
     GRID_SETTINGS,
@@ -47,7 +48,7 @@ ONE_CELL_BEFORE = (
 
 
 @dataclass(frozen=True)
-class HybridParameters:
+class HybridParameters(CountParameters):
     """What the hybrid needs to know besides the table.
 
     Parameters
@@ -101,15 +102,6 @@ class HybridParameters:
         """Whether the decision or the grid depends on N."""
         return self.hybrid_rule == "auto" or self.rule.needs_count
 
-    @property
-    def buys_count(self) -> bool:
-        """Whether a share of the budget goes to a noisy N."""
-        return self.needs_count and self.public_count is None
-
-    def count_epsilon(self, epsilon: Fraction) -> Fraction:
-        """Give the share for a noisy N, possibly 0."""
-        return epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
-
     def decide(self, epsilon: Fraction, dimension: int, count: int | None) -> HybridDecision | None:
         """Evaluate Eq. 14 and Eq. 15 for what is left after N; None where N is not known."""
         if count is None:
@@ -126,9 +118,8 @@ class HybridParameters:
 
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
         """List the queries in order; see `Parameters.plan`."""
-        bought = self.count_epsilon(epsilon)
-        rest = epsilon - bought
-        queries = [PlannedQuery("count", bought, 1)] if bought else []
+        rest = epsilon - self.count_epsilon(epsilon)
+        queries = [*self.count_plan(epsilon)]
         if self.ends_with_round(self.decide(rest, dimension, count)):
             queries.append(PlannedQuery("cell_histogram", rest / 2, 1))
             queries.append(PlannedQuery("cluster_sums", rest / 2, dimension + 1))
@@ -242,10 +233,7 @@ def hybrid(
     Su, Cao, Li, Bertino, Jin, "Differentially Private k-Means Clustering", 2016, Section 5.
     """
     epsilon = require_budget(table)
-    count = parameters.public_count
-    if parameters.buys_count:
-        notify("asking for a noisy number of rows")
-        count = table.noisy_count(parameters.count_epsilon(epsilon))
+    count = learn_count(table, parameters, epsilon, notify)
     left = table.remaining
     decision = parameters.decide(left, table.domain.dimension, count)
     last_round = parameters.ends_with_round(decision)

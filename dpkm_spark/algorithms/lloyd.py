@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,6 +16,7 @@ from dpkm_spark.algorithms.settings import (
     MAX_ITER,
     K,
     Setting,
+    by_name,
     check_range,
     whole,
 )
@@ -103,7 +103,7 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
 
     From each set of sphere-packed centroids, a round moves every centroid to the mean of its rows,
     until a round changes nothing; one without rows stays where it is. The start with the least
-    NICV is kept. Each round of each start reads the table once, so this is slow: a baseline.
+    NICV is kept. Each round of each start reads the table once, and so does each score: a baseline.
 
     Parameters
     ----------
@@ -173,10 +173,6 @@ def _means(centroids: FloatArray, exact: ExactSums) -> FloatArray:
     return result
 
 
-def _configure(values: Mapping[str, Any]) -> LloydParameters:
-    return LloydParameters(k=values["k"], restarts=values["restarts"], max_iter=values["max_iter"])
-
-
 ALGORITHM = Algorithm(
     name="lloyd",
     title="Lloyd (not private)",
@@ -187,7 +183,7 @@ ALGORITHM = Algorithm(
                 "table once a round (default: 30)", "R", default=30),
         MAX_ITER,
     ),
-    configure=_configure,
+    configure=by_name(LloydParameters),
     run=lloyd,
     private=False,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,6 +14,7 @@ from dpkm_spark.algorithms.algorithm import (
     is_private,
     require_budget,
 )
+from dpkm_spark.algorithms.count import CountParameters, learn_count
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     COUNT_SHARE,
@@ -23,6 +23,7 @@ from dpkm_spark.algorithms.settings import (
     PUBLIC_COUNT,
     K,
     Setting,
+    by_name,
     check_count,
     check_range,
     whole,
@@ -41,7 +42,7 @@ _GENERATIONS_PER_ROW = Fraction(1, 8000)
 
 
 @dataclass(frozen=True)
-class PGKMParameters:
+class PGKMParameters(CountParameters):
     """What PGkM needs to know besides the table.
 
     Parameters
@@ -73,13 +74,9 @@ class PGKMParameters:
         check_count(self.public_count, self.count_share)
 
     @property
-    def buys_count(self) -> bool:
-        """Whether a share of the budget goes to a noisy N."""
-        return self.generations is None and self.public_count is None
-
-    def count_epsilon(self, epsilon: Fraction) -> Fraction:
-        """Give the share for a noisy N, possibly 0."""
-        return epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
+    def needs_count(self) -> bool:
+        """Whether the number of generations depends on N."""
+        return self.generations is None
 
     def generations_for(self, epsilon: Fraction, count: int) -> int:
         """Give R for the epsilon that all generations share."""
@@ -94,12 +91,11 @@ class PGKMParameters:
         The sensitivity is the most it can be, 4 d, times the choices that divide a share among
         them; a run's own is that of its candidates.
         """
-        bought = self.count_epsilon(epsilon)
-        rest = epsilon - bought
+        rest = epsilon - self.count_epsilon(epsilon)
         times = self.generations_for(rest, count)
         sensitivity = 4 * dimension * DEFAULT_BREEDING.parents
         selections = PlannedQuery("private_select", rest / times, sensitivity, times)
-        return (PlannedQuery("count", bought, 1), selections) if bought else (selections,)
+        return (*self.count_plan(epsilon), selections)
 
     def record(self) -> dict[str, Any]:
         """Give the parameters for `run.json`."""
@@ -180,13 +176,11 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
     Su et al., 2016, Section 3.3; Zhang et al., "PrivGene", 2013.
     """
     epsilon = require_budget(table)
-    count = parameters.public_count
     if parameters.buys_count:
         # Before a count is paid for: the least share that a generation can get.
         least = (epsilon - parameters.count_epsilon(epsilon)) / parameters.max_generations
         table.require_selection(DEFAULT_BREEDING.parents, least)
-        notify("asking for a noisy number of rows")
-        count = table.noisy_count(parameters.count_epsilon(epsilon))
+    count = learn_count(table, parameters, epsilon, notify)
     left = table.remaining
     generations = parameters.generations_for(left, count or 0)
     size = DEFAULT_BREEDING.population
@@ -210,7 +204,7 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
         noisy_sizes=None,
         how=f"by {generations} generations of a genetic search with private selection",
         private=is_private(table),
-        count=count if parameters.generations is None else None,
+        count=count if parameters.needs_count else None,
         count_is_public=parameters.public_count is not None,
         generations=generations,
         last_sensitivity=table.transcript.answers[-1].query.sensitivity / SCALE,
@@ -220,16 +214,6 @@ def pgkm(table: PrivateTable, parameters: PGKMParameters, notify: Notify = silen
 def _outlook(parameters: PGKMParameters, epsilon: Fraction, dimension: int, count: int) -> str:
     left = epsilon - parameters.count_epsilon(epsilon)
     return f"{parameters.generations_for(left, count)} generations, each reads the table once"
-
-
-def _configure(values: Mapping[str, Any]) -> PGKMParameters:
-    return PGKMParameters(
-        k=values["k"],
-        generations=values["generations"],
-        max_generations=values["max_generations"],
-        public_count=values["public_count"],
-        count_share=values["count_share"],
-    )
 
 
 ALGORITHM = Algorithm(
@@ -245,7 +229,7 @@ ALGORITHM = Algorithm(
         PUBLIC_COUNT,
         COUNT_SHARE,
     ),
-    configure=_configure,
+    configure=by_name(PGKMParameters),
     run=pgkm,
     outlook=_outlook,
 )  # fmt: skip

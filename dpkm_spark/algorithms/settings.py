@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -142,6 +142,12 @@ RESTARTS = Setting(
 MAX_ITER = Setting(
     "max-iter", whole("max-iter"), "limit on rounds of a start (default: 300)", "T", default=300
 )
+
+
+def by_name(parameters: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Make parameters from the settings' values, each a field of its setting's name."""
+    names = [field.name for field in fields(parameters)]
+    return lambda values: parameters(**{name: values[name] for name in names})
 
 
 def check_range(name: str, value: object, low: int, high: int) -> None:
