@@ -409,17 +409,17 @@ class PrivateTable:
     ) -> IntArray:
         position = self._position
         stored = self._transcript.answers
-        if position < len(stored) and stored[position].query != query:
-            raise TranscriptError(
-                f"run {self._transcript.run_id!r}: stored answer {position} is to another query; "
-                "the configuration has changed, so use another run id"
-            )
-        if position >= len(stored):
-            prepare()
-        self._budget.charge(query.epsilon, query.name)
         if position < len(stored):
+            if stored[position].query != query:
+                raise TranscriptError(
+                    f"run {self._transcript.run_id!r}: stored answer {position} is to another "
+                    "query; the configuration has changed, so use another run id"
+                )
+            self._budget.charge(query.epsilon, query.name)
             self._position += 1
             return stored[position].values
+        prepare()
+        self._budget.charge(query.epsilon, query.name)
         self._transcript.reserve(position, query)
         new = answer()
         self._transcript.release(position, new)

@@ -18,6 +18,7 @@ from dpkm_spark.algorithms.algorithm import (
     is_private,
     require_budget,
 )
+from dpkm_spark.algorithms.count import CountParameters, learn_count
 from dpkm_spark.algorithms.notify import Notify, silent
 from dpkm_spark.algorithms.settings import (
     COUNT_SHARE,
@@ -38,10 +39,6 @@ from dpkm_spark.private_table import BlockPlan, PrivateTable
 
 BLOCK_SIZES = ("paper", "3k")
 RANGES = ("public", "dp")
-STARTS = ("public", "gupt")
-#: More blocks than a table has rows. Beyond, which takes a noisy N that is nothing but noise, the
-#: sum over the blocks would come near the end of int64.
-MOST_BLOCKS = 1 << 40
 #: Rounds of k-means in a block.
 ROUNDS = 10
 #: Bins per column that a private range is read off.
@@ -58,7 +55,7 @@ MOSTLY_NOISE = (
 
 
 @dataclass(frozen=True)
-class GKMParameters:
+class GKMParameters(CountParameters):
     """What GkM needs to know besides the table.
 
     Parameters
@@ -95,17 +92,12 @@ class GKMParameters:
                 f"block_size: got {self.block_size!r}; must be paper, 3k or a whole number"
             )
         one_of("output_range", RANGES)(self.output_range)
-        one_of("starts", STARTS)(self.starts)
+        one_of("starts", BlockPlan.METHODS)(self.starts)
         check_count(self.public_count, self.count_share)
-
-    @property
-    def buys_count(self) -> bool:
-        """Whether a share of the budget goes to a noisy N: the number of blocks depends on it."""
-        return self.public_count is None
 
     def split(self, epsilon: Fraction) -> tuple[Fraction, Fraction, Fraction]:
         """Split epsilon into the shares of count, range and centroids; they add up to it."""
-        count = epsilon * Fraction(self.count_share) if self.buys_count else Fraction(0)
+        count = self.count_epsilon(epsilon)
         box = (epsilon - count) / 2 if self.output_range == "dp" else Fraction(0)
         return count, box, epsilon - count - box
 
@@ -121,17 +113,14 @@ class GKMParameters:
             wanted = small_blocks(count, self.k)
         else:
             wanted = max(count, 0) // self.block_size
-        return min(max(wanted, 1), MOST_BLOCKS)
+        return min(max(wanted, 1), BlockPlan.MOST_BLOCKS)
 
     def plan(self, epsilon: Fraction, dimension: int, count: int) -> tuple[PlannedQuery, ...]:
         """List the queries in order; see `Parameters.plan`."""
-        bought, box, rest = self.split(epsilon)
-        queries = (
-            PlannedQuery("count", bought, 1),
-            PlannedQuery("marginals", box, dimension),
-            PlannedQuery("block_sums", rest, self.k * dimension),
-        )
-        return tuple(query for query in queries if query.epsilon)
+        _, box, rest = self.split(epsilon)
+        marginals = (PlannedQuery("marginals", box, dimension),) if box else ()
+        blocks = PlannedQuery("block_sums", rest, self.k * dimension)
+        return (*self.count_plan(epsilon), *marginals, blocks)
 
     def record(self) -> dict[str, Any]:
         """Give the parameters for `run.json`."""
@@ -232,14 +221,12 @@ def gkm(table: PrivateTable, parameters: GKMParameters, notify: Notify = silent)
     Su et al., 2016, Sections 3.2 and 4 (GkM-3K), Equation 3; Mohan, Thakurta, Shi, Song, Culler,
     "GUPT: Privacy Preserving Data Analysis Made Easy", SIGMOD 2012.
     """
-    count_epsilon, range_epsilon, epsilon = parameters.split(require_budget(table))
+    whole = require_budget(table)
+    _, range_epsilon, epsilon = parameters.split(whole)
     k, d = parameters.k, table.domain.dimension
     # Before anything else is paid for.
     table.require_block_mean(k, epsilon)
-    count = parameters.public_count
-    if count is None:
-        notify("asking for a noisy number of rows")
-        count = table.noisy_count(count_epsilon)
+    count = learn_count(table, parameters, whole, notify) or 0
     low, high = -np.ones(d), np.ones(d)
     if range_epsilon:
         notify(f"asking for noisy marginals of {RANGE_BINS} bins a column")
@@ -353,8 +340,8 @@ ALGORITHM = Algorithm(
         Setting("output-range", one_of("output-range", RANGES), "what centroids are clamped to: "
                 "dp (a range that costs half of epsilon, as in the paper) or public (the bounds; "
                 "default: dp)", "NAME", default="dp"),
-        Setting("block-starts", one_of("block-starts", STARTS), "where k-means starts in a block: "
-                "public or gupt (default: public)", "NAME", default="public"),
+        Setting("block-starts", one_of("block-starts", BlockPlan.METHODS), "where k-means starts "
+                "in a block: public or gupt (default: public)", "NAME", default="public"),
         PUBLIC_COUNT,
         COUNT_SHARE,
     ),

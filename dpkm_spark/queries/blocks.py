@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,6 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 AnyInts = npt.NDArray[np.signedinteger[Any]]
 
-#: Where k-means starts in a block, and how its centroids are put in order.
-STARTS = ("public", "gupt")
-#: With this many blocks, sums stay below 2^60. Nothing of this size is ever held in memory.
-MOST_BLOCKS = 1 << 40
 #: Most blocks that the copies of one row are spread over: Spark lists them, 8 MiB of longs.
 _MOST_ORDINALS = 1 << 20
 #: Scores computed at a time, 2 MiB of them: they stay in a core's cache.
@@ -100,13 +96,19 @@ class BlockPlan:
     rounds: int = 10
     expected_rows: int = 0
 
+    METHODS: ClassVar = ("public", "gupt")
+    #: More than a table has rows. With so many, sums stay below 2^60; a noisy N that is all noise
+    #: could ask for more. Nothing of this size is ever held in memory.
+    MOST_BLOCKS: ClassVar = 1 << 40
+
     def __post_init__(self) -> None:
         """Check the ranges; the bounds on the answer rely on them."""
-        _check("blocks", self.blocks, 1, MOST_BLOCKS)
+        _check("blocks", self.blocks, 1, self.MOST_BLOCKS)
         _check("key", self.key, 0, (1 << 63) - 1)
         _check("rounds", self.rounds, 1, 1000)
-        if self.method not in STARTS:
-            raise ParameterError(f"method: got {self.method!r}; must be one of {', '.join(STARTS)}")
+        if self.method not in self.METHODS:
+            allowed = ", ".join(self.METHODS)
+            raise ParameterError(f"method: got {self.method!r}; must be one of {allowed}")
         _check("dimensions", self.starts.shape[1], 1, MOST_DIMENSIONS)
         for name, array in (("starts", self.starts), ("low", self.low), ("high", self.high)):
             # Not by the absolute value, which int64's least number has not.
@@ -132,14 +134,10 @@ class BlockPlan:
         """R, the most blocks that the copies of one row are spread over."""
         return min(self.blocks, _MOST_ORDINALS)
 
-    @property
-    def sensitivity(self) -> int:
-        """What one row can change in the sum of all blocks' outputs: k d SCALE."""
-        return int(self.starts.size) * SCALE
-
     def numbers(self) -> IntArray:
         """Give every number that the answer depends on, to compare plans by."""
-        alone = [self.blocks, self.key, self.rounds, STARTS.index(self.method), *self.starts.shape]
+        method = self.METHODS.index(self.method)
+        alone = [self.blocks, self.key, self.rounds, method, *self.starts.shape]
         arrays = (self.starts.reshape(-1), self.low, self.high)
         return np.concatenate([np.array(alone, dtype=np.int64), *arrays])
 

@@ -74,11 +74,7 @@ class SparkEngine:
         )
         sums = [F.expr(f"count_if(offset = {i}L)").alias(f"n{i}") for i in range(width)]
         table = _fetch(keyed.groupBy("block").agg(*sums), "cell_histogram")
-        counts = np.zeros((-(-grid.size // width), width), dtype=np.int64)
-        blocks = table.column("block").to_numpy()
-        for i in range(width):
-            counts[blocks, i] = table.column(f"n{i}").to_numpy()
-        return counts.reshape(-1)[: grid.size]
+        return _scattered(table, -(-grid.size // width)).reshape(-1)[: grid.size]
 
     def marginals(self, bins: int) -> IntArray:
         """Count the rows of every bin of every dimension, shape (d, bins)."""
@@ -87,9 +83,7 @@ class SparkEngine:
         keys = [f"{line.cell_sql([f's{i}'])} + {i * bins}L" for i in range(d)]
         keyed = self._steps.selectExpr(f"explode(array({', '.join(keys)})) AS bin")
         table = _fetch(keyed.groupBy("bin").agg(F.expr("count(1) AS n")), "marginals")
-        counts = np.zeros(d * bins, dtype=np.int64)
-        counts[table.column("bin").to_numpy()] = table.column("n").to_numpy()
-        return counts.reshape(d, bins)
+        return _scattered(table, d * bins).reshape(d, bins)
 
     def prepare_heavy(self) -> None:
         """Check that executors can run Python, before anything is paid for; no row is read.
@@ -123,12 +117,7 @@ class SparkEngine:
             sums = native.cluster_sums(self._steps, centroids)
         else:
             sums = workers.cluster_sums(self._steps, centroids)
-        table = _fetch(sums, "cluster_sums")
-        result = np.zeros((k, d + 1), dtype=np.int64)
-        clusters = table.column("cluster").to_numpy()
-        for i in range(d + 1):
-            result[clusters, i] = table.column(f"n{i}").to_numpy()
-        return result
+        return _scattered(_fetch(sums, "cluster_sums"), k)
 
     def candidate_costs(self, candidates: IntArray) -> IntArray:
         """Sum squared distances to the nearest centroid for m sets of centroids."""
@@ -137,12 +126,7 @@ class SparkEngine:
             costs = native.costs(self._steps, candidates[0])
         else:
             costs = workers.candidate_costs(self._steps, candidates)
-        table = _fetch(costs, "candidate_costs")
-        result = np.zeros((m, 2), dtype=np.int64)
-        rows = table.column("candidate").to_numpy()
-        for i, name in enumerate(("high", "low")):
-            result[rows, i] = table.column(name).to_numpy()
-        return result
+        return _scattered(_fetch(costs, "candidate_costs"), m)
 
     def block_sums(self, plan: BlockPlan) -> IntArray:
         """Sum the outputs of k-means on every block, shape (k, d)."""
@@ -187,6 +171,15 @@ def _values(frame: DataFrame, columns: list[InputColumn], domain: Domain) -> Dat
             for column, name in zip(columns, names, strict=True)
         ]
     return safe.selectExpr(*values).where(domain.valid_sql(names))
+
+
+def _scattered(table: pa.Table, size: int) -> IntArray:
+    """Put each row at the place that its first column names, shape (size, columns - 1)."""
+    places, *columns = (column.to_numpy() for column in table.columns)
+    result = np.zeros((size, len(columns)), dtype=np.int64)
+    for i, column in enumerate(columns):
+        result[places, i] = column
+    return result
 
 
 def _fetch(frame: DataFrame, name: str) -> pa.Table:

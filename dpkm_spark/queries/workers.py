@@ -21,6 +21,8 @@ from dpkm_spark.domain import SCALE, IntArray
 from dpkm_spark.queries import nearest
 
 Function = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+#: Gives integers for rows, shape (n, d), and points; see `nearest`.
+Kernel = Callable[[IntArray, IntArray], IntArray]
 
 
 def map_batches(
@@ -71,36 +73,29 @@ def probe(spark: SparkSession) -> DataFrame:
 
 def cluster_sums(steps: DataFrame, centroids: IntArray) -> DataFrame:
     """Sum steps by nearest centroid; columns ``cluster``, the sums ``n0``.. and the count last."""
-    k, d = centroids.shape
+    _, d = centroids.shape
     names = ["cluster", *[f"n{i}" for i in range(d + 1)]]
-
-    def partial(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        sums = np.zeros((k, d + 1), dtype=np.int64)
-        for batch in batches:
-            sums += nearest.cluster_sums(to_matrix(batch) - SCALE, centroids)
-        filled = np.flatnonzero(sums[:, d])
-        columns = [filled, *[sums[filled, i] for i in range(d + 1)]]
-        yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], names)
-
-    parts = map_batches(_narrow(steps), partial, ", ".join(f"{name} bigint" for name in names))
-    return parts.groupBy("cluster").agg(*[F.sum(name).alias(name) for name in names[1:]])
+    return _summed(steps, names, nearest.cluster_sums, centroids)
 
 
 def candidate_costs(steps: DataFrame, candidates: IntArray) -> DataFrame:
     """Sum the squared distance for each candidate; columns ``candidate``, ``high``, ``low``."""
     names = ["candidate", "high", "low"]
+    return _summed(steps, names, nearest.candidate_costs, candidates)
+
+
+def _summed(steps: DataFrame, names: list[str], kernel: Kernel, points: IntArray) -> DataFrame:
+    """Sum a kernel's rows over all batches; the first of ``names`` is the number of the row."""
+    _, *values = names
 
     def partial(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        costs = np.zeros((len(candidates), 2), dtype=np.int64)
+        sums = np.zeros((len(points), len(values)), dtype=np.int64)
         for batch in batches:
-            costs += nearest.candidate_costs(to_matrix(batch) - SCALE, candidates)
-        columns = [np.arange(len(candidates)), costs[:, 0], costs[:, 1]]
+            sums += kernel(to_matrix(batch) - SCALE, points)
+        columns = [np.arange(len(points)), *sums.T]
         yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], names)
 
-    parts = map_batches(_narrow(steps), partial, ", ".join(f"{name} bigint" for name in names))
-    return parts.groupBy("candidate").agg(F.sum("high").alias("high"), F.sum("low").alias("low"))
-
-
-def _narrow(steps: DataFrame) -> DataFrame:
-    """Halve what travels to Python: a step fits 32 bits."""
-    return steps.selectExpr(*[f"cast({name} AS int) AS {name}" for name in steps.columns])
+    # A step fits 32 bits, which halves what travels to Python.
+    narrow = steps.selectExpr(*[f"cast({name} AS int) AS {name}" for name in steps.columns])
+    parts = map_batches(narrow, partial, ", ".join(f"{name} bigint" for name in names))
+    return parts.groupBy(names[0]).agg(*[F.sum(name).alias(name) for name in values])

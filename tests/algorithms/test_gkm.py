@@ -13,9 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from dpkm_spark.algorithms.gkm import (
     ALGORITHM,
-    MOST_BLOCKS,
     RANGE_BINS,
-    STARTS,
     GKMParameters,
     GKMResult,
     gkm,
@@ -248,16 +246,11 @@ def test_gkm_has_the_floor_of_n_to_the_two_fifths(n: int) -> None:
         (100, 5, 99, 1),
         ("paper", 5, -50, 1),
         ("3k", 5, -50, 1),
-        (1, 1, 1 << 62, MOST_BLOCKS),
+        (1, 1, 1 << 62, BlockPlan.MOST_BLOCKS),
     ],
 )
 def test_number_of_blocks(size: str | int, k: int, n: int, expected: int) -> None:
     assert GKMParameters(k, size).blocks(n) == expected
-
-
-def test_the_cap_is_the_kernels() -> None:
-    assert MOST_BLOCKS == blocks.MOST_BLOCKS
-    assert STARTS == blocks.STARTS
 
 
 @pytest.mark.parametrize("noisy", [-(10**6), 0, 10**15, 1 << 62])
@@ -269,7 +262,7 @@ def test_a_noisy_count_far_off_costs_neither_memory_nor_time(noisy: int) -> None
             return values + noisy if len(values) == 1 else values
 
     result = gkm(_table(_rows(50), noise=OnlyCount()), GKMParameters(3, "3k"))
-    assert 1 <= result.blocks <= MOST_BLOCKS
+    assert 1 <= result.blocks <= BlockPlan.MOST_BLOCKS
     assert np.isfinite(result.centroids).all()
 
 
@@ -283,7 +276,7 @@ values = st.one_of(st.floats(-50, 50), st.sampled_from([10.0, 0.5]))
     k=st.integers(1, 6),
     size=st.one_of(st.sampled_from(["paper", "3k"]), st.integers(1, 30)),
     output_range=st.sampled_from(["dp", "public"]),
-    starts=st.sampled_from(STARTS),
+    starts=st.sampled_from(BlockPlan.METHODS),
     epsilon=st.sampled_from([Fraction(1, 100), Fraction(1), HUGE]),
 )
 def test_always_k_centroids_within_the_bounds(
@@ -310,7 +303,7 @@ def _two_groups(n: int = 6000) -> FloatArray:
     return np.concatenate([first, second])
 
 
-@pytest.mark.parametrize("starts", STARTS)
+@pytest.mark.parametrize("starts", BlockPlan.METHODS)
 @pytest.mark.parametrize("output_range", ["dp", "public"])
 @pytest.mark.parametrize("size", ["paper", "3k"])
 def test_without_noise_two_clear_groups_are_found(

@@ -34,7 +34,7 @@ from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import SeededNoise
 from dpkm_spark.privacy.transcript import MemoryTranscript
 from dpkm_spark.private_table import PrivateTable
-from dpkm_spark.queries.blocks import STARTS
+from dpkm_spark.queries.blocks import BlockPlan
 from dpkm_spark.queries.local import LocalEngine
 from dpkm_spark.queries.nearest import cluster_sums, to_coordinates
 
@@ -167,7 +167,7 @@ def test_on_gowalla_averaging_alone_is_best_in_blocks_of_about_k(shared_data: Pa
     assert small < 0.7 * min(tiny, middle, large)
 
 
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", BlockPlan.METHODS)
 @pytest.mark.parametrize("name", K)
 def test_elsewhere_averaging_alone_gets_no_better_in_small_blocks(
     shared_data: Path, name: str, method: str

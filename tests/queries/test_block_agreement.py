@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dpkm_spark.domain import SCALE, Domain, IntArray
 from dpkm_spark.queries import blocks
-from dpkm_spark.queries.blocks import STARTS, BlockPlan, spread_copies, xxhash64
+from dpkm_spark.queries.blocks import BlockPlan, spread_copies, xxhash64
 from dpkm_spark.queries.local import LocalEngine
 from dpkm_spark.queries.spark import SparkEngine
 from dpkm_spark.queries.spark_blocks import tasks
@@ -68,7 +68,7 @@ def engines(
 
 
 @on_spark
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", BlockPlan.METHODS)
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_layout_and_order_do_not_matter(spark: SparkSession, method: str, partitions: int) -> None:
     plan = plan_of(3, 40, method=method, expected_rows=450_000 * partitions)
@@ -87,7 +87,7 @@ def local_of_nothing() -> LocalEngine:
 
 
 @on_spark
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", BlockPlan.METHODS)
 @pytest.mark.parametrize(
     ("n", "k", "count"),
     [(0, 4, 7), (0, 1, 1), (1, 4, 3), (3, 5, 1), (400, 2, 1), (50, 3, 100_000), (300, 1, 1 << 40)],
@@ -168,7 +168,7 @@ sys.exit("our package is on the path, so this test proves nothing")
 """
 
 
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", BlockPlan.METHODS)
 def test_the_kernel_travels_without_our_package(method: str, tmp_path: Path) -> None:
     plan = plan_of(3, 20, method=method)
     steps, ordinal, weight = spread_copies(rows_with_copies(200), plan.ordinals)
