@@ -48,5 +48,9 @@ class QueryError(DPKMeansError):
     """Spark failed while it computed an aggregate; a retry may help."""
 
 
+class ExecutorError(QueryError):
+    """Executors lack what a query needs, which a probe found before anything was paid for."""
+
+
 class InvariantError(DPKMeansError):
     """A privacy invariant does not hold, so nothing was released. Please report it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpkm_spark.errors import (
     BudgetExceededError,
     DPKMeansError,
+    ExecutorError,
     InputError,
     InvariantError,
     OutputError,
@@ -26,6 +27,8 @@ OUTPUT = 4
 REFUSED = 5
 #: Spark failed while it worked; a retry may help.
 SPARK = 6
+#: The launcher cannot set up what it needs, or executors lack it; a retry fails alike.
+ENVIRONMENT = 69
 #: Ctrl-C.
 INTERRUPTED = 130
 
@@ -36,6 +39,7 @@ _BY_KIND: tuple[tuple[type[DPKMeansError], int], ...] = (
     (ParameterError, USAGE),
     (InputError, INPUT),
     (OutputError, OUTPUT),
+    (ExecutorError, ENVIRONMENT),
     (QueryError, SPARK),
 )
 
@@ -44,7 +48,8 @@ exit codes:
   0 done    1 unexpected fault    2 wrong options (do not retry)
   3 input not found, or its columns do not fit (do not retry)
   4 output exists or cannot be written    5 budget refused (do not retry)
-  6 Spark failed while working (a retry may help)    130 interrupted
+  6 Spark failed while working (a retry may help)
+  69 executors lack Python, numpy or pyarrow (do not retry)    130 interrupted
 """
 
 

@@ -61,7 +61,7 @@ def open_input(spark: SparkSession, request: Request) -> OpenedInput:
     ------
     InputError, ColumnError
         If it cannot be opened or lacks the columns.
-    QueryError
+    ExecutorError
         If a query of the plan would need Python on the executors, and it does not work there.
     """
     if request.source is None:

@@ -28,7 +28,7 @@ class QueryEngine(Protocol):
 
         Raises
         ------
-        QueryError
+        ExecutorError
             If they cannot. No row is read.
         """
 

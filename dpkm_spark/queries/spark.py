@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from dpkm_spark.domain import Domain, IntArray
-from dpkm_spark.errors import QueryError
+from dpkm_spark.errors import ExecutorError, QueryError
 from dpkm_spark.grid import Grid
 from dpkm_spark.queries import native, spark_blocks, workers
 from dpkm_spark.queries.blocks import BlockPlan
@@ -90,7 +90,7 @@ class SparkEngine:
 
         Raises
         ------
-        QueryError
+        ExecutorError
             If they cannot.
         """
         if self._python_works:
@@ -99,7 +99,7 @@ class SparkEngine:
             probe = workers.probe(self._rows.sparkSession)
             self._python_works = probe.collect()[0][0] == 1
         if not self._python_works:
-            raise QueryError(
+            raise ExecutorError(
                 "this method, or so many centroids, needs Python with numpy and pyarrow on the "
                 "executors (and pandas beside pyspark), and a probe of that failed, before any row "
                 "was read"

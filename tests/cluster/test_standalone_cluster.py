@@ -161,7 +161,7 @@ def test_without_python_a_job_that_needs_it_ends_before_it_pays(
     # GkM buys N and a range before it comes to its blocks; test_no_python has the others.
     name, flags = flags_of("gkm", points, tmp_path)
     done = submit(cluster, tmp_path, name, *flags)
-    assert done.returncode == 6, done.stderr[-3000:]
+    assert done.returncode == 69, done.stderr[-3000:]
     (message,) = [line for line in done.stderr.splitlines() if line.startswith(f"{name}: ")]
     assert "needs Python with numpy and pyarrow on the executors" in message
     assert "before any row was read" in message

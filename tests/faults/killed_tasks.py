@@ -59,7 +59,7 @@ ASK: dict[str, Ask] = {
     "cell_histogram": lambda engine: engine.cell_histogram(Grid(D, 4)),
     "marginals": lambda engine: engine.marginals(16),
     "cluster_sums by SQL": lambda engine: engine.cluster_sums(points(5, 1)),
-    "cluster_sums by Python": lambda engine: engine.cluster_sums(points(60, 2)),
+    "cluster_sums by Python": lambda engine: engine.cluster_sums(points(334, 2)),
     "candidate_costs by SQL": lambda engine: engine.candidate_costs(points(4, 3)[None]),
     "candidate_costs by Python": lambda engine: engine.candidate_costs(
         points(40, 4).reshape(10, 4, D)

@@ -39,7 +39,7 @@ TRIES = 4
 RUNS: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "eugkm": ("eugkm", 4, ("--restarts", "2")),
     "dplloyd": ("dplloyd", 4, ("--rounds", "2")),
-    "dplloyd by Python": ("dplloyd", 80, ("--rounds", "2")),
+    "dplloyd by Python": ("dplloyd", 334, ("--rounds", "2")),
     "gkm": ("gkm", 3, ("--block-size", "500")),
     "pgkm": ("pgkm", 3, ("--generations", "2", "--count-share", "0.5")),
     "hybrid": ("hybrid", 4, ("--restarts", "2", "--hybrid-rule", "always")),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 #: Jobs whose first query goes through Python on the executors: name, k, flags.
 FIRST: dict[str, tuple[str, int, tuple[str, ...]]] = {
-    "dplloyd": ("dplloyd", 80, ("--rounds", "2")),
+    "dplloyd": ("dplloyd", 334, ("--rounds", "2")),
     "gkm": ("gkm", 2, ("--public-count", "10", "--output-range", "public", "--block-size", "5")),
     "pgkm": ("pgkm", 2, ("--generations", "2")),
 }

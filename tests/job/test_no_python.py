@@ -53,8 +53,8 @@ NEED = {
     "gkm": (3, ()),
     "gkm, public": (3, ("--public-count", "100", "--output-range", "public")),
     "pgkm": (3, ()),
-    "dplloyd": (101, ()),
-    "hybrid, if it pays": (101, ()),
+    "dplloyd": (334, ()),
+    "hybrid, if it pays": (334, ()),
 }
 
 
@@ -70,7 +70,7 @@ def test_a_job_that_needs_python_ends_before_it_pays(
     k, more = NEED[which]
     flags = (*flags, *input_flags("dpkm_small", k=k), *more, "--output", str(tmp_path / "out"))
     outcome = run_main(capsys, *flags, algorithm=name)
-    message = outcome.error(6)
+    message = outcome.error(69)
     assert "needs Python with numpy and pyarrow on the executors" in message
     assert "before any row was read" in message
     assert charged == []
@@ -81,7 +81,7 @@ def test_a_job_that_needs_python_ends_before_it_pays(
 SERVED = {
     "dplloyd": (3, TINY["dplloyd"]),
     "hybrid": (3, TINY["hybrid"]),
-    "hybrid that never ends with a round": (101, ("--hybrid-rule", "never", *TINY["eugkm"])),
+    "hybrid that never ends with a round": (334, ("--hybrid-rule", "never", *TINY["eugkm"])),
 }
 
 

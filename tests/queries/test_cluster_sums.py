@@ -23,7 +23,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from dpkm_spark.domain import SCALE, Domain, IntArray
-from dpkm_spark.errors import QueryError
+from dpkm_spark.errors import ExecutorError, QueryError
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import SeededNoise
 from dpkm_spark.privacy.transcript import MemoryTranscript
@@ -442,7 +442,7 @@ def test_without_python_a_query_fails_before_it_is_charged(
     transcript = MemoryTranscript("run-1")
     table = table_on(spark, transcript)
     for attempt in (1, 2):
-        with pytest.raises(QueryError, match="Python with numpy and pyarrow") as caught:
+        with pytest.raises(ExecutorError, match="Python with numpy and pyarrow") as caught:
             ask(table)
         assert "before any row was read" in str(caught.value)
         assert "4711" not in str(caught.value)
@@ -460,7 +460,7 @@ def test_without_an_interpreter_a_query_fails_before_it_is_charged(
     table = table_on(spark, MemoryTranscript("run-1"))
     with monkeypatch.context() as patch:
         patch.setattr(spark.sparkContext, "pythonExec", NO_PYTHON)
-        with pytest.raises(QueryError, match="before any row was read"):
+        with pytest.raises(ExecutorError, match="before any row was read"):
             HEAVY["blocks"](table)
         assert table.remaining == 1
     # With an interpreter it is charged; what fails then is the query.
