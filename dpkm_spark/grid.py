@@ -172,7 +172,9 @@ class GridRule:
         """Whether the rule depends on the number of rows N."""
         return self.name != "fixed"
 
-    def choose(self, *, dimension: int, count: int, epsilon: float) -> GridChoice:
+    def choose(
+        self, *, dimension: int, count: int, epsilon: float, most: int = MAX_CELLS_PER_DIMENSION
+    ) -> GridChoice:
         """Choose the grid.
 
         Parameters
@@ -183,13 +185,16 @@ class GridRule:
             N: declared public, or a noisy count. Values below 1 count as 1.
         epsilon : float
             The share that the histogram will get.
+        most : int
+            Another cap, on the cells per dimension.
 
         Returns
         -------
         GridChoice
         """
         wanted = self._wanted(dimension, max(count, 1), epsilon)
-        m = min(wanted, _largest_side(self.max_cells, dimension), MAX_CELLS_PER_DIMENSION)
+        side = min(most, MAX_CELLS_PER_DIMENSION)
+        m = min(wanted, _largest_side(self.max_cells, dimension), side)
         return GridChoice(grid=Grid(dimension, m), wanted=wanted)
 
     def _wanted(self, d: int, count: int, epsilon: float) -> int:

@@ -34,7 +34,7 @@ from dpkm_spark.algorithms.settings import (
 )
 from dpkm_spark.errors import ParameterError
 from dpkm_spark.grid import DEFAULT_MAX_CELLS, DEFAULT_THETA, GridChoice, GridRule
-from dpkm_spark.kmeans.lloyd import lloyd_on_grid, require_exact_scores
+from dpkm_spark.kmeans.lloyd import lloyd_on_grid, most_cells_per_dimension
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.synopsis import Synopsis
@@ -187,8 +187,8 @@ def eugkm(
     ------
     BudgetExceededError
         If the table's budget is spent.
-    ParameterError
-        If k is too large for the grid; the histogram is not paid for then.
+    EpsilonError
+        If so small a share could overflow the noise.
 
     References
     ----------
@@ -219,18 +219,26 @@ def buy_synopsis(
     epsilon: Fraction,
     notify: Notify = silent,
 ) -> tuple[Synopsis, GridChoice]:
-    """Ask for the noisy histogram on the grid that the rule chooses; costs ``epsilon``.
-
-    Raises
-    ------
-    ParameterError
-        If k is too large for the grid; nothing is paid for then.
-    """
-    choice = rule.choose(dimension=table.domain.dimension, count=count, epsilon=float(epsilon))
-    require_exact_scores(choice.grid, k)
+    """Ask for the noisy histogram on the grid that the rule chooses; costs ``epsilon``."""
+    choice = choose_grid(rule, k, table.domain.dimension, count, epsilon)
     notify(f"asking for a noisy histogram of {choice.grid.size:,} cells")
     counts = table.noisy_histogram(choice.grid, epsilon)
     return Synopsis(table.domain, choice.grid, counts, str(epsilon), is_private(table)), choice
+
+
+def choose_grid(
+    rule: GridRule, k: int, dimension: int, count: int, epsilon: Fraction
+) -> GridChoice:
+    """Choose the grid by its rule, no finer than k centroids can be told apart on exactly."""
+    most = most_cells_per_dimension(dimension, k)
+    return rule.choose(dimension=dimension, count=count, epsilon=float(epsilon), most=most)
+
+
+def cells_in_words(choice: GridChoice) -> str:
+    """Describe a grid for a dry run."""
+    capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
+    side = choice.grid.cells_per_dimension
+    return f"{side:,} cells a dimension, {choice.grid.size:,} in all{capped}"
 
 
 def cluster_synopsis(
@@ -300,10 +308,7 @@ def grid_rule(values: Mapping[str, Any]) -> GridRule:
 
 def _outlook(parameters: EUGKMParameters, epsilon: Fraction, dimension: int, count: int) -> str:
     _, share = parameters.split(epsilon)
-    choice = parameters.rule.choose(dimension=dimension, count=count, epsilon=float(share))
-    capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
-    side = choice.grid.cells_per_dimension
-    return f"{side:,} cells a dimension, {choice.grid.size:,} in all{capped}"
+    return cells_in_words(choose_grid(parameters.rule, parameters.k, dimension, count, share))
 
 
 def _configure(values: Mapping[str, Any]) -> EUGKMParameters:

@@ -22,6 +22,8 @@ from dpkm_spark.algorithms.eugkm import (
     EUGKMParameters,
     EUGKMResult,
     buy_synopsis,
+    cells_in_words,
+    choose_grid,
     cluster_synopsis,
     grid_rule,
 )
@@ -223,8 +225,6 @@ def hybrid(
     ------
     BudgetExceededError
         If the table's budget is spent.
-    ParameterError
-        If k is too large for the grid; the histogram is not paid for then.
     EpsilonError
         If so small a share could overflow the noise.
 
@@ -288,11 +288,10 @@ def _on_grid(
 def _outlook(parameters: HybridParameters, epsilon: Fraction, dimension: int, count: int) -> str:
     left = epsilon - parameters.count_epsilon(epsilon)
     last_round = parameters.ends_with_round(parameters.decide(left, dimension, count))
-    share = float(left / 2 if last_round else left)
-    choice = parameters.rule.choose(dimension=dimension, count=count, epsilon=share)
-    capped = f", capped from {choice.wanted:,} a dimension" if choice.capped else ""
-    cells = f"{choice.grid.cells_per_dimension:,} cells a dimension, {choice.grid.size:,} in all"
-    return cells + capped + ("; then a round of DPLloyd" if last_round else "; no last round")
+    share = left / 2 if last_round else left
+    choice = choose_grid(parameters.rule, parameters.k, dimension, count, share)
+    end = "; then a round of DPLloyd" if last_round else "; no last round"
+    return cells_in_words(choice) + end
 
 
 def _configure(values: Mapping[str, Any]) -> HybridParameters:

@@ -27,6 +27,8 @@ from dpkm_spark.domain import FloatArray, IntArray
 from dpkm_spark.errors import ParameterError
 from dpkm_spark.grid import Grid
 
+#: Float64 holds every integer of so many binary digits.
+_EXACT_BITS = 53
 #: Scores computed at a time, 512 KiB of them: they stay in a core's own cache.
 _BLOCK_SCORES = 1 << 16
 #: Below this many scores a round is over before a second thread has started.
@@ -122,23 +124,20 @@ def lloyd_on_grid(
     return state.outcome(cells.m)
 
 
-def require_exact_scores(grid: Grid, k: int) -> None:
-    """Raise if scores of k centroids on the grid would not be exact; ask before paying for it.
+def most_cells_per_dimension(dimension: int, k: int) -> int:
+    """Give the finest grid on which scores of k centroids are exact.
 
-    Raises
-    ------
-    ParameterError
-        If k is too large for so fine a grid: on 2^20 cells per dimension from k = 2,048 on.
+    Only k above 2,047 / d keep a grid from 2^20 cells per dimension.
     """
-    _fraction_bits(grid, k)
+    return math.isqrt(((1 << _EXACT_BITS) - 1) // (4 * dimension * k))
 
 
 def _fraction_bits(grid: Grid, k: int) -> int:
     """Binary digits that a centroid may have after the point, in half-cell units."""
     m, d = grid.cells_per_dimension, grid.dimension
     # Codes (|c|^2 - 2 c.x) k + j of `_codes`, in units of 1 / unit^2, are below
-    # 4 d m^2 k unit^2 <= 2^53.
-    bits = (53 - (4 * d * m * m * k).bit_length()) // 2
+    # 4 d m^2 k unit^2 < 2^53.
+    bits = (_EXACT_BITS - (4 * d * m * m * k).bit_length()) // 2
     if bits < 0:
         raise ParameterError(
             f"k: {k} centroids on {m} cells per dimension are too many; lower k or max_cells"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkm_spark.algorithms.eugkm import EUGKMParameters, EUGKMResult, eugkm
+from dpkm_spark.algorithms.eugkm import EUGKMParameters, EUGKMResult, choose_grid, eugkm
 from dpkm_spark.domain import Domain, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError
 from dpkm_spark.grid import Grid, GridRule
-from dpkm_spark.kmeans.lloyd import lloyd_on_grid
+from dpkm_spark.kmeans.lloyd import lloyd_on_grid, most_cells_per_dimension
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
@@ -167,13 +167,13 @@ def test_a_share_too_small_for_noise_is_refused_before_anything_is_spent() -> No
     assert table.remaining == epsilon
 
 
-def test_more_centroids_than_the_grid_can_score_are_refused_before_the_histogram_is_paid() -> None:
-    stub = Untouchable()
-    table = PrivateTable(stub, Budget(Fraction(1)), MemoryTranscript("run"), stub)
+def test_many_centroids_cap_the_grid_where_their_scores_would_not_be_exact() -> None:
     rule = GridRule(name="fixed", cells_per_dimension=1 << 20)
-    with pytest.raises(ParameterError, match="k: 2048 centroids"):
-        eugkm(table, _parameters(k=2048, rule=rule))
-    assert table.remaining == 1
+    for k in (2047, 2048, 10_000):
+        choice = choose_grid(rule, k, 1, 0, Fraction(1))
+        assert choice.capped == (k > 2047)
+        assert choice.grid.cells_per_dimension == min(most_cells_per_dimension(1, k), 1 << 20)
+        assert choice.wanted == 1 << 20
 
 
 # --- parameters -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dpkm_spark.domain import FloatArray, IntArray
 from dpkm_spark.errors import ParameterError
 from dpkm_spark.grid import Grid
 from dpkm_spark.kmeans import lloyd
-from dpkm_spark.kmeans.lloyd import GridClustering, lloyd_on_grid
+from dpkm_spark.kmeans.lloyd import GridClustering, lloyd_on_grid, most_cells_per_dimension
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 
 Point = tuple[Fraction, ...]
@@ -281,6 +281,21 @@ def test_without_weight_the_starts_remain() -> None:
 def test_more_centroids_than_exact_scores_allow_are_refused(k: int) -> None:
     with pytest.raises(ParameterError, match=r"k: .*lower k or max_cells"):
         lloyd_on_grid(Grid(1, 1 << 20), np.zeros(1 << 20, np.int64), np.zeros((1, k, 1)))
+
+
+@given(st.integers(1, 200), st.integers(1, 10_000))
+def test_the_finest_grid_for_k_is_the_last_with_exact_scores(d: int, k: int) -> None:
+    most = most_cells_per_dimension(d, k)
+    assert 4 * d * most**2 * k < 2**53 <= 4 * d * (most + 1) ** 2 * k
+
+
+@pytest.mark.parametrize("k", [2048, 10_000])
+def test_the_finest_grid_for_k_can_be_clustered(k: int) -> None:
+    grid = Grid(1, most_cells_per_dimension(1, k))
+    starts = np.linspace(-1, 1, k).reshape(1, k, 1)
+    got = lloyd_on_grid(grid, np.ones(grid.size, np.int64), starts, max_iter=1)
+    assert got.weights.sum() == grid.size
+    assert np.isfinite(got.centroids).all()
 
 
 # --- one answer, however it is computed -----------------------------------------------------------
