@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from algorithm_case import DOMAIN, Untouchable, asked, some_rows, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -17,55 +18,13 @@ from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError, QueryError
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.privacy.budget import Budget
-from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
-from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
+from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
+from dpkm_spark.privacy.transcript import MemoryTranscript
 from dpkm_spark.private_table import NoisySums, PrivateTable
 from dpkm_spark.queries.local import LocalEngine
 from dpkm_spark.queries.nearest import to_coordinates
 
-DOMAIN = Domain.of(["x", "y"], {"x": (-10.0, 30.0), "y": (0.0, 1.0)})
 HUGE = Fraction(10**9)
-
-
-def _table(
-    rows: FloatArray,
-    *,
-    epsilon: Fraction = Fraction(1),
-    domain: Domain = DOMAIN,
-    run_id: str = "run",
-    answers: tuple[Answer, ...] = (),
-    noise: NoiseSource | None = None,
-) -> PrivateTable:
-    engine = LocalEngine(rows, domain)
-    return PrivateTable(engine, Budget(epsilon), MemoryTranscript(run_id, answers), noise)
-
-
-def _rows(n: int = 500) -> FloatArray:
-    random = np.random.default_rng(5)
-    return np.column_stack([random.normal(10, 8, n), random.beta(2, 5, n)])
-
-
-def _asked(table: PrivateTable) -> list[tuple[str, Fraction]]:
-    return [(a.query.name, a.query.epsilon) for a in table.transcript.answers]
-
-
-class Untouchable:
-    """An engine and a noise source that must not be asked."""
-
-    domain = DOMAIN
-    private = True
-
-    def prepare_sums(self, k: int) -> None:
-        pytest.fail("the engine was asked")
-
-    def count(self) -> int:
-        pytest.fail("the engine was asked")
-
-    def cluster_sums(self, centroids: IntArray) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def add(self, values: IntArray, calibration: Calibration) -> IntArray:
-        pytest.fail("noise was drawn")
 
 
 # --- budget ---------------------------------------------------------------------------------------
@@ -113,10 +72,10 @@ def test_the_shares_add_up_to_epsilon_exactly(
 
 
 def test_five_rounds_of_a_fifth_each_are_asked() -> None:
-    table = _table(_rows(), epsilon=Fraction(1, 3))
+    table = table_of(some_rows(), epsilon=Fraction(1, 3))
     result = dplloyd(table, DPLloydParameters(3))
     assert table.remaining == 0
-    assert _asked(table) == [("cluster_sums", Fraction(1, 15))] * 5
+    assert asked(table) == [("cluster_sums", Fraction(1, 15))] * 5
     assert (result.rounds, result.count, result.count_is_public) == (5, None, False)
     # Sensitivity d + 1 with sums in units of 1 / SCALE, so noise of scale (d + 1) t / epsilon.
     for answer in table.transcript.answers:
@@ -125,7 +84,7 @@ def test_five_rounds_of_a_fifth_each_are_asked() -> None:
 
 
 def test_the_optimal_split_buys_a_count_and_takes_its_rounds_from_it() -> None:
-    table = _table(_rows(1000), epsilon=Fraction(2), noise=SeededNoise(1))
+    table = table_of(some_rows(1000), epsilon=Fraction(2), noise=SeededNoise(1))
     result = dplloyd(table, DPLloydParameters(2, split="optimal", count_share=Fraction(1, 4)))
     assert result.count == int(table.transcript.answers[0].values[0])
     rounds = optimal_rounds(n=result.count, d=2, k=2, epsilon=1.5)
@@ -133,20 +92,20 @@ def test_the_optimal_split_buys_a_count_and_takes_its_rounds_from_it() -> None:
     assert 2 < rounds < 7
     assert result.rounds == rounds
     share = Fraction(3, 2) / rounds
-    assert _asked(table) == [("count", Fraction(1, 2))] + [("cluster_sums", share)] * rounds
+    assert asked(table) == [("count", Fraction(1, 2))] + [("cluster_sums", share)] * rounds
     assert table.remaining == 0
 
 
 @pytest.mark.parametrize(("public", "rounds"), [(0, 2), (500, 3), (10**9, 7)])
 def test_a_public_count_decides_the_rounds_and_costs_nothing(public: int, rounds: int) -> None:
-    table = _table(_rows(), epsilon=Fraction(2))
+    table = table_of(some_rows(), epsilon=Fraction(2))
     result = dplloyd(table, DPLloydParameters(2, split="optimal", public_count=public))
-    assert _asked(table) == [("cluster_sums", Fraction(2, rounds))] * rounds
+    assert asked(table) == [("cluster_sums", Fraction(2, rounds))] * rounds
     assert (result.count, result.count_is_public) == (public, True)
 
 
 def test_a_spent_table_is_refused() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     table.noisy_count(Fraction(1))
     with pytest.raises(BudgetExceededError):
         dplloyd(table, DPLloydParameters(3))
@@ -191,7 +150,7 @@ def _noise_of_a_round(d: int, share: Fraction) -> tuple[float, float]:
     domain = Domain.of([f"x{i}" for i in range(d)], (-1.0, 1.0))
     rows = np.zeros((0, d))
     parameters = DPLloydParameters(3, split="optimal")
-    table = _table(rows, epsilon=share, domain=domain, noise=SeededNoise(2))
+    table = table_of(rows, epsilon=share, domain=domain, noise=SeededNoise(2))
     centroids = np.zeros((DRAWS, d))
     noisy = table.noisy_cluster_sums(centroids, share, parameters.weight(d))
     assert table.remaining == 0
@@ -215,7 +174,7 @@ def test_the_optimal_split_gives_the_count_its_share_and_coordinates_theirs(d: i
 
 
 def test_the_equal_split_gives_sums_and_counts_the_same_noise() -> None:
-    table = _table(np.zeros((0, 2)), noise=SeededNoise(3))
+    table = table_of(np.zeros((0, 2)), noise=SeededNoise(3))
     noisy = table.noisy_cluster_sums(
         np.zeros((DRAWS, 2)), Fraction(1), DPLloydParameters(3).weight(2)
     )
@@ -272,11 +231,11 @@ TABLES: dict[str, FloatArray] = {
 def test_every_table_gives_k_finite_centroids_within_the_bounds(
     rows: FloatArray, k: int, epsilon: Fraction, split: str
 ) -> None:
-    _assert_sound(dplloyd(_table(rows, epsilon=epsilon), DPLloydParameters(k, split=split)), k)
+    _assert_sound(dplloyd(table_of(rows, epsilon=epsilon), DPLloydParameters(k, split=split)), k)
 
 
 def test_more_clusters_than_rows_are_all_given() -> None:
-    _assert_sound(dplloyd(_table(_rows(20)), DPLloydParameters(200)), 200)
+    _assert_sound(dplloyd(table_of(some_rows(20)), DPLloydParameters(200)), 200)
 
 
 def _assert_sound(result: DPLloydResult, k: int) -> None:
@@ -304,8 +263,8 @@ def _lloyd(coordinates: IntArray, centroids: FloatArray, rounds: int) -> FloatAr
 
 @pytest.mark.parametrize("split", ["equal", "optimal"])
 def test_without_noise_it_is_lloyds_algorithm(split: str) -> None:
-    rows = _rows()
-    table = _table(rows, epsilon=HUGE, noise=SeededNoise(1))
+    rows = some_rows()
+    table = table_of(rows, epsilon=HUGE, noise=SeededNoise(1))
     result = dplloyd(table, DPLloydParameters(4, rounds=6, split=split))
     starts = sphere_packed_starts(1, 4, 2, table.public_random("starts"))[0]
     np.testing.assert_array_equal(result.trail[0], starts)
@@ -334,7 +293,7 @@ def _assert_same(a: DPLloydResult, b: DPLloydResult) -> None:
 @pytest.mark.parametrize("split", ["equal", "optimal"])
 def test_the_same_transcript_gives_the_same_result_without_the_table(split: str) -> None:
     parameters = DPLloydParameters(3, split=split)
-    table = _table(_rows())
+    table = table_of(some_rows())
     first = dplloyd(table, parameters)
     stub = Untouchable()
     stored = MemoryTranscript("run", table.transcript.answers)
@@ -343,23 +302,23 @@ def test_the_same_transcript_gives_the_same_result_without_the_table(split: str)
 
 @pytest.mark.parametrize("stored", range(6))
 def test_a_driver_that_died_is_continued_by_the_next(stored: int) -> None:
-    first = _table(_rows(), noise=SeededNoise(1))
+    first = table_of(some_rows(), noise=SeededNoise(1))
     whole = dplloyd(first, DPLloydParameters(3))
     answers = first.transcript.answers[:stored]
-    second = _table(_rows(), answers=answers, noise=SeededNoise(1 if stored == 0 else 2))
+    second = table_of(some_rows(), answers=answers, noise=SeededNoise(1 if stored == 0 else 2))
     again = dplloyd(second, DPLloydParameters(3))
     assert second.remaining == 0
-    assert _asked(second) == _asked(first)
+    assert asked(second) == asked(first)
     np.testing.assert_array_equal(again.trail[: stored + 1], whole.trail[: stored + 1])
 
 
 def test_seeded_noise_repeats_the_result_and_marks_it_not_private() -> None:
     first, again = (
-        dplloyd(_table(_rows(), noise=SeededNoise(3)), DPLloydParameters(3)) for _ in range(2)
+        dplloyd(table_of(some_rows(), noise=SeededNoise(3)), DPLloydParameters(3)) for _ in range(2)
     )
     _assert_same(first, again)
     assert first.private is False
-    assert dplloyd(_table(_rows()), DPLloydParameters(3)).private is True
+    assert dplloyd(table_of(some_rows()), DPLloydParameters(3)).private is True
 
 
 class Constant:
@@ -380,18 +339,18 @@ def test_tables_with_the_same_noisy_answers_have_the_same_result_and_progress(sp
         def listen(text: str, *, brief: bool = False) -> None:
             lines.append(f"{brief} {text}")
 
-        table = _table(rows, noise=Constant())
+        table = table_of(rows, noise=Constant())
         return dplloyd(table, DPLloydParameters(6, split=split), listen), lines
 
     first, said = run(np.zeros((0, 2)))
-    for rows in (_rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)):
+    for rows in (some_rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)):
         other, also = run(rows)
         _assert_same(first, other)
         assert said == also
 
 
 def test_empty_clusters_get_noise_as_well() -> None:
-    table = _table(np.zeros((0, 2)), noise=SeededNoise(1))
+    table = table_of(np.zeros((0, 2)), noise=SeededNoise(1))
     result = dplloyd(table, DPLloydParameters(200, rounds=1))
     assert result.noisy_sizes is not None
     # 200 draws of scale 3; a count of zero would need a draw below 2^-21.
@@ -400,7 +359,7 @@ def test_empty_clusters_get_noise_as_well() -> None:
 
 
 def test_what_is_recorded_is_what_was_released() -> None:
-    result = dplloyd(_table(_rows()), DPLloydParameters(3, rounds=2))
+    result = dplloyd(table_of(some_rows()), DPLloydParameters(3, rounds=2))
     assert result.record() == {"count": None, "count_is_public": False, "rounds": 2}
     assert result.facts() == {"Rounds": "2"}
     assert result.how == "by 2 noisy rounds of Lloyd"
@@ -447,7 +406,7 @@ class NoPython(LocalEngine):
 
 
 def test_sums_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -> None:
-    table = PrivateTable(NoPython(_rows(), DOMAIN), Budget(Fraction(1)))
+    table = PrivateTable(NoPython(some_rows(), DOMAIN), Budget(Fraction(1)))
     with pytest.raises(QueryError, match="no Python for 3 clusters"):
         dplloyd(table, DPLloydParameters(k=3, split="optimal"))
     assert table.remaining == 1
@@ -455,7 +414,7 @@ def test_sums_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -> 
 
 def test_a_share_too_small_for_sums_is_refused_before_a_count_is_paid_for() -> None:
     epsilon = Fraction(1, 10**6)
-    table = _table(_rows(), epsilon=epsilon)
+    table = table_of(some_rows(), epsilon=epsilon)
     # Noise of a count is fine at this share, that of sums in units of 2^-20 is not.
     with pytest.raises(EpsilonError, match="cluster_sums"):
         dplloyd(table, DPLloydParameters(k=3, split="optimal"))

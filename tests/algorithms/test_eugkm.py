@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from algorithm_case import DOMAIN, Untouchable, some_rows, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,36 +18,16 @@ from dpkm_spark.grid import Grid, GridRule
 from dpkm_spark.kmeans.lloyd import lloyd_on_grid, most_cells_per_dimension
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.privacy.budget import Budget
-from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
-from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
+from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
+from dpkm_spark.privacy.transcript import MemoryTranscript
 from dpkm_spark.private_table import PrivateTable
-from dpkm_spark.queries.local import LocalEngine
 
-DOMAIN = Domain.of(["x", "y"], {"x": (-10.0, 30.0), "y": (0.0, 1.0)})
 SMALL = GridRule(max_cells=256)
 FIXED = GridRule(name="fixed", cells_per_dimension=6)
 
 
-def _table(
-    rows: npt.ArrayLike,
-    *,
-    epsilon: Fraction = Fraction(1),
-    domain: Domain = DOMAIN,
-    run_id: str = "run",
-    answers: tuple[Answer, ...] = (),
-    noise: NoiseSource | None = None,
-) -> PrivateTable:
-    engine = LocalEngine(rows, domain)
-    return PrivateTable(engine, Budget(epsilon), MemoryTranscript(run_id, answers), noise)
-
-
 def _parameters(k: int = 3, rule: GridRule = SMALL, **options: Any) -> EUGKMParameters:
     return EUGKMParameters(k=k, rule=rule, **{"restarts": 3, **options})
-
-
-def _rows(n: int = 500) -> FloatArray:
-    random = np.random.default_rng(5)
-    return np.column_stack([random.normal(10, 8, n), random.beta(2, 5, n)])
 
 
 class Added:
@@ -60,22 +40,6 @@ class Added:
 
     def add(self, values: IntArray, calibration: Calibration) -> IntArray:
         return values + self.amounts.pop(0)
-
-
-class Untouchable:
-    """An engine that must not be asked."""
-
-    domain = Domain.of(["x"], (0.0, 1.0))
-    private = True
-
-    def count(self) -> int:
-        pytest.fail("the engine was asked")
-
-    def cell_histogram(self, grid: Grid) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def add(self, values: IntArray, calibration: Calibration) -> IntArray:
-        pytest.fail("noise was drawn")
 
 
 # --- budget ---------------------------------------------------------------------------------------
@@ -109,7 +73,7 @@ def _spent(table: PrivateTable) -> dict[str, Fraction]:
 
 
 def test_the_whole_budget_is_spent_on_a_count_and_a_histogram() -> None:
-    table = _table(_rows(), epsilon=Fraction(1, 3))
+    table = table_of(some_rows(), epsilon=Fraction(1, 3))
     result = eugkm(table, _parameters())
     assert table.remaining == 0
     assert _spent(table) == {"count": Fraction(1, 150), "cell_histogram": Fraction(49, 150)}
@@ -119,13 +83,13 @@ def test_the_whole_budget_is_spent_on_a_count_and_a_histogram() -> None:
 
 
 def test_the_share_of_the_count_is_the_one_asked_for() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     eugkm(table, _parameters(count_share=Fraction(1, 4)))
     assert _spent(table) == {"count": Fraction(1, 4), "cell_histogram": Fraction(3, 4)}
 
 
 def test_a_public_count_is_used_and_costs_nothing() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     result = eugkm(table, _parameters(public_count=80))
     assert _spent(table) == {"cell_histogram": Fraction(1)}
     # (80 * 1 / 10)^(2 / 4) = 2.8: three cells per dimension, whatever the table holds.
@@ -134,7 +98,7 @@ def test_a_public_count_is_used_and_costs_nothing() -> None:
 
 
 def test_a_fixed_grid_needs_no_count() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     result = eugkm(table, _parameters(rule=FIXED))
     assert _spent(table) == {"cell_histogram": Fraction(1)}
     assert result.synopsis.grid == Grid(2, 6)
@@ -144,7 +108,7 @@ def test_a_fixed_grid_needs_no_count() -> None:
 def test_the_grid_follows_the_noisy_count_and_not_the_true_one() -> None:
     rule = GridRule(max_cells=1 << 20)
     grids = [
-        eugkm(_table(rows, noise=Added(980, 0)), _parameters(rule=rule)).synopsis.grid
+        eugkm(table_of(rows, noise=Added(980, 0)), _parameters(rule=rule)).synopsis.grid
         for rows in (np.zeros((20, 2)), np.zeros((20, 2)))
     ]
     # N~ = 1000: (1000 * 0.98 / 10)^(1/2) = 9.9.
@@ -153,7 +117,7 @@ def test_the_grid_follows_the_noisy_count_and_not_the_true_one() -> None:
 
 @pytest.mark.parametrize("rule", [SMALL, FIXED])
 def test_a_spent_table_is_refused(rule: GridRule) -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     table.noisy_count(Fraction(1))
     with pytest.raises(BudgetExceededError):
         eugkm(table, _parameters(rule=rule))
@@ -161,7 +125,7 @@ def test_a_spent_table_is_refused(rule: GridRule) -> None:
 
 def test_a_share_too_small_for_noise_is_refused_before_anything_is_spent() -> None:
     epsilon = Fraction(1, 1 << 40)
-    table = _table(_rows(), epsilon=epsilon)
+    table = table_of(some_rows(), epsilon=epsilon)
     with pytest.raises(EpsilonError, match="epsilon of count"):
         eugkm(table, _parameters())
     assert table.remaining == epsilon
@@ -229,24 +193,24 @@ def _assert_sound(result: EUGKMResult, k: int, domain: Domain = DOMAIN) -> None:
 def test_every_table_gives_k_finite_centroids_within_the_bounds(
     rows: FloatArray, k: int, epsilon: Fraction
 ) -> None:
-    _assert_sound(eugkm(_table(rows, epsilon=epsilon), _parameters(k)), k)
+    _assert_sound(eugkm(table_of(rows, epsilon=epsilon), _parameters(k)), k)
 
 
 @pytest.mark.parametrize("k", [100, 300])
 def test_more_clusters_than_cells_or_rows_are_still_all_given(k: int) -> None:
-    _assert_sound(eugkm(_table(_rows(10)), _parameters(k, FIXED)), k)
+    _assert_sound(eugkm(table_of(some_rows(10)), _parameters(k, FIXED)), k)
 
 
 @pytest.mark.parametrize("count", [-(10**6), -1, 0])
 def test_a_noisy_count_below_one_gives_the_smallest_grid(count: int) -> None:
-    result = eugkm(_table(np.zeros((0, 2)), noise=Added(count, -3)), _parameters())
+    result = eugkm(table_of(np.zeros((0, 2)), noise=Added(count, -3)), _parameters())
     assert result.count == count
     assert result.synopsis.grid == Grid(2, 1)
     _assert_sound(result, 3)
 
 
 def test_an_absurdly_large_noisy_count_meets_the_cap() -> None:
-    result = eugkm(_table(np.zeros((0, 2)), noise=Added(1 << 62, 0)), _parameters())
+    result = eugkm(table_of(np.zeros((0, 2)), noise=Added(1 << 62, 0)), _parameters())
     assert result.synopsis.grid == Grid(2, 16)
     assert result.grid_choice.capped
 
@@ -256,13 +220,13 @@ def test_one_dimension_and_ten_are_served() -> None:
         domain = Domain.of([f"c{i}" for i in range(d)], (-1.0, 1.0))
         rows = np.random.default_rng(1).uniform(-1, 1, size=(300, d))
         rule = GridRule(max_cells=1024)
-        _assert_sound(eugkm(_table(rows, domain=domain), _parameters(4, rule)), 4, domain)
+        _assert_sound(eugkm(table_of(rows, domain=domain), _parameters(4, rule)), 4, domain)
 
 
 def test_without_noise_one_cluster_is_the_mean_of_the_cell_centres() -> None:
-    rows = _rows(2000)
+    rows = some_rows(2000)
     rule = GridRule(name="fixed", cells_per_dimension=200)
-    result = eugkm(_table(rows, epsilon=Fraction(10**9)), _parameters(1, rule))
+    result = eugkm(table_of(rows, epsilon=Fraction(10**9)), _parameters(1, rule))
     mean = np.clip(rows, DOMAIN.lower, DOMAIN.upper).mean(axis=0)
     width = np.subtract(DOMAIN.upper, DOMAIN.lower) / 200
     assert (np.abs(result.centroids[0] - mean) < width / 4).all()
@@ -272,7 +236,7 @@ def test_without_noise_one_cluster_is_the_mean_of_the_cell_centres() -> None:
 def test_centroids_and_sizes_are_sorted_together() -> None:
     rows = np.repeat([[-5.0, 0.1], [25.0, 0.9], [10.0, 0.5]], [100, 300, 200], axis=0)
     rule = GridRule(name="fixed", cells_per_dimension=20)
-    result = eugkm(_table(rows, epsilon=Fraction(10**9)), _parameters(3, rule, restarts=10))
+    result = eugkm(table_of(rows, epsilon=Fraction(10**9)), _parameters(3, rule, restarts=10))
     assert result.noisy_sizes.tolist() == [300, 200, 100]
     np.testing.assert_allclose(result.centroids[:, 0], [25, 10, -5], atol=1.5)
 
@@ -290,7 +254,7 @@ def _assert_same(a: EUGKMResult, b: EUGKMResult) -> None:
 
 
 def test_the_same_transcript_gives_the_same_result_without_the_table() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     first = eugkm(table, _parameters())
     stub = Untouchable()
     stub.domain = DOMAIN
@@ -300,29 +264,32 @@ def test_the_same_transcript_gives_the_same_result_without_the_table() -> None:
 
 
 def test_a_driver_that_died_after_the_count_is_continued_by_the_next() -> None:
-    first = _table(_rows())
+    first = table_of(some_rows())
     count = eugkm(first, _parameters()).count
-    second = _table(_rows(), answers=first.transcript.answers[:1])
+    second = table_of(some_rows(), answers=first.transcript.answers[:1])
     assert eugkm(second, _parameters()).count == count
     assert second.remaining == 0
     assert len(second.transcript.answers) == 2
 
 
 def test_another_run_id_on_the_same_answers_has_the_same_counts_and_other_starts() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     first = eugkm(table, _parameters(max_iter=1))
     other = eugkm(
-        _table(_rows(), run_id="other", answers=table.transcript.answers), _parameters(max_iter=1)
+        table_of(some_rows(), run_id="other", answers=table.transcript.answers),
+        _parameters(max_iter=1),
     )
     np.testing.assert_array_equal(first.synopsis.counts, other.synopsis.counts)
     assert (first.centroids != other.centroids).any()
 
 
 def test_seeded_noise_repeats_the_result_and_marks_it_not_private() -> None:
-    first, again = (eugkm(_table(_rows(), noise=SeededNoise(3)), _parameters()) for _ in range(2))
+    first, again = (
+        eugkm(table_of(some_rows(), noise=SeededNoise(3)), _parameters()) for _ in range(2)
+    )
     _assert_same(first, again)
     assert first.synopsis.private is False
-    assert eugkm(_table(_rows()), _parameters()).synopsis.private is True
+    assert eugkm(table_of(some_rows()), _parameters()).synopsis.private is True
 
 
 # --- nothing but answers is used ------------------------------------------------------------------
@@ -371,9 +338,9 @@ class Constant:
 
 def test_tables_with_the_same_noisy_answers_have_the_same_result() -> None:
     # So the choice among restarts, the rounds and the light clusters depend on noisy counts only.
-    tables = [np.zeros((0, 2)), _rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)]
+    tables = [np.zeros((0, 2)), some_rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)]
     parameters = _parameters(k=6, rule=FIXED, restarts=10)
-    results = [eugkm(_table(rows, noise=Constant()), parameters) for rows in tables]
+    results = [eugkm(table_of(rows, noise=Constant()), parameters) for rows in tables]
     for other in results[1:]:
         _assert_same(results[0], other)
 
@@ -385,14 +352,14 @@ def test_progress_is_the_same_for_tables_with_the_same_noisy_answers() -> None:
         def listen(text: str, *, brief: bool = False) -> None:
             lines.append(f"{brief} {text}")
 
-        eugkm(_table(rows, noise=Constant()), _parameters(rule=FIXED), listen)
+        eugkm(table_of(rows, noise=Constant()), _parameters(rule=FIXED), listen)
         return lines
 
-    assert said(np.zeros((0, 2))) == said(_rows())
+    assert said(np.zeros((0, 2))) == said(some_rows())
 
 
 def test_the_restart_kept_is_the_best_on_the_synopsis() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     parameters = _parameters(k=5, restarts=12)
     result = eugkm(table, parameters)
     starts = sphere_packed_starts(12, 5, 2, table.public_random("starts"))
@@ -437,7 +404,7 @@ def _gaussians() -> FloatArray:
 def test_with_epsilon_of_a_billion_the_result_is_plain_lloyds() -> None:
     points = _gaussians()
     domain = Domain.of(["x", "y"], (-1.0, 1.0))
-    table = _table(points, domain=domain, epsilon=Fraction(10**9))
+    table = table_of(points, domain=domain, epsilon=Fraction(10**9))
     rule = GridRule(max_cells=1 << 14)
     result = eugkm(table, EUGKMParameters(k=8, rule=rule, restarts=30))
     starts = sphere_packed_starts(30, 8, 2, np.random.default_rng(1))
@@ -455,7 +422,9 @@ def test_more_epsilon_gives_better_clusters() -> None:
         parameters = EUGKMParameters(k=8, rule=GridRule(max_cells=1 << 12), restarts=10)
         results = [
             eugkm(
-                _table(points, domain=domain, epsilon=epsilon, noise=SeededNoise(i), run_id=str(i)),
+                table_of(
+                    points, domain=domain, epsilon=epsilon, noise=SeededNoise(i), run_id=str(i)
+                ),
                 parameters,
             )
             for i in range(4)

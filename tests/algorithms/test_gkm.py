@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from algorithm_case import DOMAIN, Untouchable, asked, some_rows, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -28,58 +29,13 @@ from dpkm_spark.errors import (
     TranscriptError,
 )
 from dpkm_spark.privacy.budget import Budget
-from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
-from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
+from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
+from dpkm_spark.privacy.transcript import MemoryTranscript
 from dpkm_spark.private_table import BlockPlan, PrivateTable
 from dpkm_spark.queries import blocks
 from dpkm_spark.queries.local import LocalEngine
 
-DOMAIN = Domain.of(["x", "y"], {"x": (-10.0, 30.0), "y": (0.0, 1.0)})
 HUGE = Fraction(10**9)
-
-
-def _table(
-    rows: FloatArray,
-    *,
-    epsilon: Fraction = Fraction(1),
-    domain: Domain = DOMAIN,
-    run_id: str = "run",
-    answers: tuple[Answer, ...] = (),
-    noise: NoiseSource | None = None,
-) -> PrivateTable:
-    engine = LocalEngine(rows, domain)
-    return PrivateTable(engine, Budget(epsilon), MemoryTranscript(run_id, answers), noise)
-
-
-def _rows(n: int = 500) -> FloatArray:
-    random = np.random.default_rng(5)
-    return np.column_stack([random.normal(10, 8, n), random.beta(2, 5, n)])
-
-
-def _asked(table: PrivateTable) -> list[tuple[str, Fraction]]:
-    return [(a.query.name, a.query.epsilon) for a in table.transcript.answers]
-
-
-class Untouchable:
-    """An engine and a noise source that must not be asked."""
-
-    domain = DOMAIN
-    private = True
-
-    def prepare_heavy(self) -> None:
-        pytest.fail("the engine was asked")
-
-    def count(self) -> int:
-        pytest.fail("the engine was asked")
-
-    def marginals(self, bins: int) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def block_sums(self, plan: BlockPlan) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def add(self, values: IntArray, calibration: Calibration) -> IntArray:
-        pytest.fail("noise was drawn")
 
 
 # --- budget ---------------------------------------------------------------------------------------
@@ -128,10 +84,10 @@ def test_what_is_asked_is_what_was_planned(output_range: str, public: int | None
     parameters = GKMParameters(
         2, "3k", output_range, public_count=public, count_share=Fraction(1, 10)
     )
-    table = _table(_rows(), epsilon=Fraction(2, 3))
+    table = table_of(some_rows(), epsilon=Fraction(2, 3))
     result = gkm(table, parameters)
     plan = parameters.plan(Fraction(2, 3), 2, result.count or 0)
-    assert _asked(table) == [(query.name, query.epsilon) for query in plan]
+    assert asked(table) == [(query.name, query.epsilon) for query in plan]
     assert table.remaining == 0
     assert (result.count == 400) == result.count_is_public == (public is not None)
     assert result.range_is_public == (output_range == "public")
@@ -143,7 +99,7 @@ def test_what_is_asked_is_what_was_planned(output_range: str, public: int | None
 
 def test_the_noise_on_a_coordinate_is_that_of_equation_3() -> None:
     # (max - min) k d / (l eps_a), and half the budget is 2 (max - min) k d / (l eps).
-    table = _table(_rows(), epsilon=Fraction(1, 2))
+    table = table_of(some_rows(), epsilon=Fraction(1, 2))
     parameters = GKMParameters(4, 10, "dp", public_count=600)
     result = gkm(table, parameters)
     assert result.blocks == 60
@@ -182,7 +138,7 @@ def test_a_spent_budget_is_told_and_nothing_is_asked() -> None:
 def test_a_share_too_small_is_refused_before_a_count_is_paid_for() -> None:
     domain = Domain.of([f"x{i}" for i in range(50)], (-1.0, 1.0))
     small = Fraction(1, 10_000)
-    table = _table(np.zeros((3, 50)), domain=domain, epsilon=small)
+    table = table_of(np.zeros((3, 50)), domain=domain, epsilon=small)
     # Noise of a count is fine at this share, that of 500 numbers in units of 2^-20 is not.
     with pytest.raises(EpsilonError, match="block_sums"):
         gkm(table, GKMParameters(10))
@@ -192,7 +148,7 @@ def test_a_share_too_small_is_refused_before_a_count_is_paid_for() -> None:
 def test_more_dimensions_than_exact_scores_allow_are_refused_before_that() -> None:
     d = blocks.MOST_DIMENSIONS + 1
     domain = Domain.of_vector("v", [(-1.0, 1.0)] * d)
-    table = _table(np.zeros((1, d)), domain=domain)
+    table = table_of(np.zeros((1, d)), domain=domain)
     with pytest.raises(
         ParameterError, match=f"columns: got {d}; this method can use at most {d - 1}"
     ):
@@ -208,7 +164,7 @@ class NoPython(LocalEngine):
 
 
 def test_blocks_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -> None:
-    table = PrivateTable(NoPython(_rows(), DOMAIN), Budget(Fraction(1)))
+    table = PrivateTable(NoPython(some_rows(), DOMAIN), Budget(Fraction(1)))
     with pytest.raises(QueryError, match="no Python"):
         gkm(table, GKMParameters(3))
     assert table.remaining == 1
@@ -216,7 +172,7 @@ def test_blocks_that_cannot_be_served_are_refused_before_a_count_is_paid_for() -
 
 def test_a_plan_for_other_dimensions_is_refused() -> None:
     plan = BlockPlan.of(blocks=3, key=1, starts=np.zeros((2, 3)), low=-np.ones(3), high=np.ones(3))
-    table = _table(_rows())
+    table = table_of(some_rows())
     with pytest.raises(ParameterError, match="dimensions"):
         table.noisy_block_mean(plan, Fraction(1))
     assert table.remaining == 1
@@ -261,7 +217,7 @@ def test_a_noisy_count_far_off_costs_neither_memory_nor_time(noisy: int) -> None
         def add(self, values: IntArray, calibration: Calibration) -> IntArray:
             return values + noisy if len(values) == 1 else values
 
-    result = gkm(_table(_rows(50), noise=OnlyCount()), GKMParameters(3, "3k"))
+    result = gkm(table_of(some_rows(50), noise=OnlyCount()), GKMParameters(3, "3k"))
     assert 1 <= result.blocks <= BlockPlan.MOST_BLOCKS
     assert np.isfinite(result.centroids).all()
 
@@ -282,7 +238,7 @@ values = st.one_of(st.floats(-50, 50), st.sampled_from([10.0, 0.5]))
 def test_always_k_centroids_within_the_bounds(
     *, rows: FloatArray, k: int, size: str | int, output_range: str, starts: str, epsilon: Fraction
 ) -> None:
-    result = gkm(_table(rows, epsilon=epsilon), GKMParameters(k, size, output_range, starts))
+    result = gkm(table_of(rows, epsilon=epsilon), GKMParameters(k, size, output_range, starts))
     assert result.centroids.shape == (k, 2)
     assert result.noisy_sizes is None
     low, high = np.array(DOMAIN.lower), np.array(DOMAIN.upper)
@@ -310,7 +266,7 @@ def test_without_noise_two_clear_groups_are_found(
     size: str, output_range: str, starts: str
 ) -> None:
     parameters = GKMParameters(2, size, output_range, starts)
-    result = gkm(_table(_two_groups(), epsilon=HUGE), parameters)
+    result = gkm(table_of(_two_groups(), epsilon=HUGE), parameters)
     # Small blocks may have no row of a group, and then both centroids are in the other one.
     far = np.abs(result.centroids - [[0.0, 0.2], [20.0, 0.7]]).max(axis=0) / [20.0, 0.5]
     assert far.max() < (0.02 if size == "paper" else 0.1)
@@ -322,7 +278,7 @@ def test_the_noise_has_the_scale_that_is_told() -> None:
     parameters = GKMParameters(1, 10, "public", public_count=1000)
     found, scale = [], 0.0
     for seed in range(400):
-        table = _table(np.zeros((1000, 1)), domain=domain, noise=SeededNoise(seed))
+        table = table_of(np.zeros((1000, 1)), domain=domain, noise=SeededNoise(seed))
         result = gkm(table, parameters)
         found.append(abs(float(result.centroids[0, 0])))
         scale = result.noise_scale * 2.0
@@ -332,10 +288,10 @@ def test_the_noise_has_the_scale_that_is_told() -> None:
 
 
 def test_a_run_with_the_same_id_and_noise_repeats_itself_and_another_id_does_not() -> None:
-    rows = _rows(3000)
+    rows = some_rows(3000)
     parameters = GKMParameters(3, "3k", public_count=3000)
     runs = [
-        gkm(_table(rows, noise=SeededNoise(1), run_id=name), parameters).centroids
+        gkm(table_of(rows, noise=SeededNoise(1), run_id=name), parameters).centroids
         for name in ("a", "a", "b")
     ]
     assert np.array_equal(runs[0], runs[1])
@@ -344,7 +300,7 @@ def test_a_run_with_the_same_id_and_noise_repeats_itself_and_another_id_does_not
 
 def test_a_replayed_run_needs_no_table() -> None:
     parameters = GKMParameters(2, "3k")
-    table = _table(_rows())
+    table = table_of(some_rows())
     first = gkm(table, parameters)
     nothing: Any = Untouchable()
     transcript = MemoryTranscript("run", table.transcript.answers)
@@ -356,20 +312,23 @@ def test_a_replayed_run_needs_no_table() -> None:
 @pytest.mark.parametrize("other", [{"starts": "gupt"}, {"block_size": "paper"}, {"k": 3}])
 def test_a_replay_with_other_parameters_is_refused(other: dict[str, Any]) -> None:
     given: dict[str, Any] = {"k": 2, "block_size": "3k", "public_count": 500}
-    table = _table(_rows())
+    table = table_of(some_rows())
     gkm(table, GKMParameters(**given))
     with pytest.raises(TranscriptError):
-        gkm(_table(_rows(), answers=table.transcript.answers), GKMParameters(**(given | other)))
+        gkm(
+            table_of(some_rows(), answers=table.transcript.answers),
+            GKMParameters(**(given | other)),
+        )
 
 
 def test_seeded_noise_is_told() -> None:
-    assert not gkm(_table(_rows(), noise=SeededNoise(1)), GKMParameters(2)).private
-    assert gkm(_table(_rows()), GKMParameters(2)).private
+    assert not gkm(table_of(some_rows(), noise=SeededNoise(1)), GKMParameters(2)).private
+    assert gkm(table_of(some_rows()), GKMParameters(2)).private
 
 
 def test_record_facts_and_warnings() -> None:
     parameters = GKMParameters(2, "3k", "public", public_count=6000)
-    quiet = gkm(_table(_two_groups()), parameters)
+    quiet = gkm(table_of(_two_groups()), parameters)
     assert quiet.record() | {"output_lower": 0, "output_upper": 0} == {
         "count": 6000,
         "count_is_public": True,
@@ -388,7 +347,7 @@ def test_record_facts_and_warnings() -> None:
         "Noise on a coordinate": "scale 0.004 of that range",
     }
     assert quiet.warnings() == []
-    loud: GKMResult = gkm(_table(_two_groups(), epsilon=Fraction(1, 100)), parameters)
+    loud: GKMResult = gkm(table_of(_two_groups(), epsilon=Fraction(1, 100)), parameters)
     assert ["3k" in warning for warning in loud.warnings()] == [True]
     assert parameters.record() == {
         "k": 2,

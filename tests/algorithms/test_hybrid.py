@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from algorithm_case import DOMAIN, Untouchable, asked, some_rows, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,16 +16,14 @@ from dpkm_spark.algorithms.dplloyd import moved
 from dpkm_spark.algorithms.eugkm import EUGKMParameters, eugkm
 from dpkm_spark.algorithms.hybrid import ALGORITHM, HybridParameters, HybridResult, hybrid
 from dpkm_spark.analysis import decide_hybrid, hybrid_threshold
-from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
+from dpkm_spark.domain import SCALE, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError
 from dpkm_spark.grid import Grid, GridRule
 from dpkm_spark.privacy.budget import Budget
-from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
+from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
 from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
 from dpkm_spark.private_table import NoisySums, PrivateTable
-from dpkm_spark.queries.local import LocalEngine
 
-DOMAIN = Domain.of(["x", "y"], {"x": (-10.0, 30.0), "y": (0.0, 1.0)})
 SMALL = GridRule(max_cells=256)
 FIXED = GridRule(name="fixed", cells_per_dimension=6)
 HUGE = Fraction(10**9)
@@ -32,51 +31,8 @@ HUGE = Fraction(10**9)
 THRESHOLD = hybrid_threshold(d=2, k=3)
 
 
-def _table(
-    rows: FloatArray,
-    *,
-    epsilon: Fraction = Fraction(1),
-    run_id: str = "run",
-    answers: tuple[Answer, ...] = (),
-    noise: NoiseSource | None = None,
-) -> PrivateTable:
-    engine = LocalEngine(rows, DOMAIN)
-    return PrivateTable(engine, Budget(epsilon), MemoryTranscript(run_id, answers), noise)
-
-
 def _parameters(k: int = 3, rule: GridRule = SMALL, **options: Any) -> HybridParameters:
     return HybridParameters(k=k, rule=rule, **{"restarts": 3, **options})
-
-
-def _rows(n: int = 500) -> FloatArray:
-    random = np.random.default_rng(5)
-    return np.column_stack([random.normal(10, 8, n), random.beta(2, 5, n)])
-
-
-def _asked(table: PrivateTable) -> list[tuple[str, Fraction]]:
-    return [(a.query.name, a.query.epsilon) for a in table.transcript.answers]
-
-
-class Untouchable:
-    """An engine and a noise source that must not be asked."""
-
-    domain = DOMAIN
-    private = True
-
-    def prepare_sums(self, k: int) -> None:
-        pytest.fail("the engine was asked")
-
-    def count(self) -> int:
-        pytest.fail("the engine was asked")
-
-    def cell_histogram(self, grid: Grid) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def cluster_sums(self, centroids: IntArray) -> IntArray:
-        pytest.fail("the engine was asked")
-
-    def add(self, values: IntArray, calibration: Calibration) -> IntArray:
-        pytest.fail("noise was drawn")
 
 
 # --- the decision ---------------------------------------------------------------------------------
@@ -90,11 +46,11 @@ def test_the_threshold_lies_within_reach_of_these_tests() -> None:
 def test_a_last_round_comes_where_n_epsilon_exceeds_the_threshold(
     factor: float, last_round: bool
 ) -> None:
-    table = _table(_rows(), epsilon=Fraction(2))
+    table = table_of(some_rows(), epsilon=Fraction(2))
     result = hybrid(table, _parameters(public_count=int(THRESHOLD * factor / 2)))
     assert result.last_round == last_round
     rounds = [("cell_histogram", Fraction(1)), ("cluster_sums", Fraction(1))]
-    assert _asked(table) == (rounds if last_round else [("cell_histogram", Fraction(2))])
+    assert asked(table) == (rounds if last_round else [("cell_histogram", Fraction(2))])
     assert table.remaining == 0
     assert result.decision is not None
     assert result.decision.holds == last_round
@@ -105,20 +61,20 @@ def test_the_decision_uses_what_is_left_after_a_noisy_count_and_that_count() -> 
     # 500 rows at epsilon = 24 are just above the threshold; without the count's share, below.
     epsilon = Fraction(24)
     assert 500 * 24 > THRESHOLD > 500 * 24 * 0.9
-    table = _table(_rows(), epsilon=epsilon, noise=SeededNoise(1))
+    table = table_of(some_rows(), epsilon=epsilon, noise=SeededNoise(1))
     result = hybrid(table, _parameters(count_share=Fraction(1, 10)))
     assert not result.last_round
     assert result.count == int(table.transcript.answers[0].values[0])
     assert result.decision is not None
     assert result.decision.work == pytest.approx(result.count * 21.6)
-    assert _asked(table) == [("count", Fraction(12, 5)), ("cell_histogram", Fraction(108, 5))]
+    assert asked(table) == [("count", Fraction(12, 5)), ("cell_histogram", Fraction(108, 5))]
 
 
 @pytest.mark.parametrize("noisy", [-(10**6), 0, 1 << 62])
 def test_the_decision_follows_the_noisy_count_and_not_the_true_one(noisy: int) -> None:
     results = [
-        hybrid(_table(rows, noise=Given(noisy)), _parameters())
-        for rows in (np.zeros((0, 2)), _rows(30_000))
+        hybrid(table_of(rows, noise=Given(noisy)), _parameters())
+        for rows in (np.zeros((0, 2)), some_rows(30_000))
     ]
     assert [r.last_round for r in results] == [noisy > THRESHOLD] * 2
     assert [r.count for r in results] == [noisy] * 2
@@ -143,7 +99,7 @@ def test_eq_15_uses_the_theta_of_the_grid() -> None:
     public = int(THRESHOLD * 1.5)
     for theta, last_round in ((10.0, True), (20.0, False)):
         rule = GridRule(theta=theta, max_cells=256)
-        result = hybrid(_table(_rows()), _parameters(rule=rule, public_count=public))
+        result = hybrid(table_of(some_rows()), _parameters(rule=rule, public_count=public))
         assert result.last_round == last_round
 
 
@@ -152,10 +108,10 @@ def test_eq_15_uses_the_theta_of_the_grid() -> None:
     [("always", 0, True), ("always", 10**9, True), ("never", 0, False), ("never", 10**9, False)],
 )
 def test_the_user_can_decide(name: str, public: int, last_round: bool) -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     result = hybrid(table, _parameters(hybrid_rule=name, public_count=public))
     assert result.last_round == last_round
-    assert [query for query, _ in _asked(table)] == ["cell_histogram", "cluster_sums"][
+    assert [query for query, _ in asked(table)] == ["cell_histogram", "cluster_sums"][
         : 1 + last_round
     ]
     # What the equations said is told all the same.
@@ -165,14 +121,14 @@ def test_the_user_can_decide(name: str, public: int, last_round: bool) -> None:
 
 def test_a_fixed_grid_and_a_choice_of_the_user_need_no_count() -> None:
     for name in ("always", "never"):
-        table = _table(_rows())
+        table = table_of(some_rows())
         result = hybrid(table, _parameters(rule=FIXED, hybrid_rule=name))
-        assert "count" not in dict(_asked(table))
+        assert "count" not in dict(asked(table))
         assert (result.count, result.decision) == (None, None)
         assert "predicted" not in result.facts()["Last round"].lower()
-    table = _table(_rows())
+    table = table_of(some_rows())
     hybrid(table, _parameters(rule=FIXED))
-    assert _asked(table)[0] == ("count", Fraction(1, 50))
+    assert asked(table)[0] == ("count", Fraction(1, 50))
 
 
 # --- what the two ways compute --------------------------------------------------------------------
@@ -183,10 +139,10 @@ def _answers(table: PrivateTable) -> tuple[Answer, ...]:
 
 
 def test_without_a_last_round_it_is_eugkm() -> None:
-    tables = [_table(_rows(), noise=SeededNoise(2)) for _ in range(2)]
+    tables = [table_of(some_rows(), noise=SeededNoise(2)) for _ in range(2)]
     found = hybrid(tables[0], _parameters(hybrid_rule="never"))
     expected = eugkm(tables[1], EUGKMParameters(3, SMALL, restarts=3))
-    assert _asked(tables[0]) == _asked(tables[1])
+    assert asked(tables[0]) == asked(tables[1])
     np.testing.assert_array_equal(found.centroids, expected.centroids)
     np.testing.assert_array_equal(found.noisy_sizes, expected.noisy_sizes)
     np.testing.assert_array_equal(found.synopsis.counts, expected.synopsis.counts)
@@ -195,10 +151,10 @@ def test_without_a_last_round_it_is_eugkm() -> None:
 
 
 def test_a_last_round_moves_eugkms_centroids_to_noisy_means() -> None:
-    table = _table(_rows(), epsilon=Fraction(4), noise=SeededNoise(2))
+    table = table_of(some_rows(), epsilon=Fraction(4), noise=SeededNoise(2))
     result = hybrid(table, _parameters(hybrid_rule="always", public_count=500))
     # EUGkM on half the budget, on the grid for that half: (500 * 2 / 10)^(1 / 2) = 10.
-    half = _table(_rows(), epsilon=Fraction(2), noise=SeededNoise(2))
+    half = table_of(some_rows(), epsilon=Fraction(2), noise=SeededNoise(2))
     first = eugkm(half, EUGKMParameters(3, SMALL, public_count=500, restarts=3))
     assert result.synopsis.grid == first.synopsis.grid == Grid(2, 10)
     np.testing.assert_array_equal(result.synopsis.counts, first.synopsis.counts)
@@ -224,7 +180,7 @@ def test_without_noise_a_last_round_mends_what_the_cells_blur() -> None:
     options = {"rule": rule, "k": 2, "public_count": 500, "restarts": 5}
     found = {
         name: hybrid(
-            _table(rows, epsilon=HUGE, noise=SeededNoise(1)),
+            table_of(rows, epsilon=HUGE, noise=SeededNoise(1)),
             HybridParameters(hybrid_rule=name, **options),
         )
         for name in ("always", "never")
@@ -250,7 +206,7 @@ TABLES: dict[str, FloatArray] = {
 def test_every_table_gives_k_finite_centroids_within_the_bounds(
     rows: FloatArray, epsilon: Fraction, name: str
 ) -> None:
-    result = hybrid(_table(rows, epsilon=epsilon), _parameters(5, hybrid_rule=name))
+    result = hybrid(table_of(rows, epsilon=epsilon), _parameters(5, hybrid_rule=name))
     assert result.centroids.shape == (5, 2)
     assert (result.centroids >= DOMAIN.lower).all()
     assert (result.centroids <= DOMAIN.upper).all()
@@ -305,7 +261,7 @@ def test_the_shares_add_up_to_epsilon_exactly(
 
 
 def test_a_spent_table_is_refused() -> None:
-    table = _table(_rows())
+    table = table_of(some_rows())
     table.noisy_count(Fraction(1))
     with pytest.raises(BudgetExceededError):
         hybrid(table, _parameters())
@@ -351,7 +307,7 @@ def _assert_same(a: HybridResult, b: HybridResult) -> None:
 @pytest.mark.parametrize("name", ["auto", "always", "never"])
 def test_the_same_transcript_gives_the_same_result_without_the_table(name: str) -> None:
     parameters = _parameters(hybrid_rule=name)
-    table = _table(_rows())
+    table = table_of(some_rows())
     first = hybrid(table, parameters)
     stub = Untouchable()
     stored = MemoryTranscript("run", _answers(table))
@@ -361,12 +317,12 @@ def test_the_same_transcript_gives_the_same_result_without_the_table(name: str) 
 @pytest.mark.parametrize("stored", range(4))
 def test_a_driver_that_died_is_continued_by_the_next(stored: int) -> None:
     parameters = _parameters(hybrid_rule="always")
-    first = _table(_rows())
+    first = table_of(some_rows())
     whole = hybrid(first, parameters)
-    second = _table(_rows(), answers=_answers(first)[:stored], noise=SeededNoise(2))
+    second = table_of(some_rows(), answers=_answers(first)[:stored], noise=SeededNoise(2))
     again = hybrid(second, parameters)
     assert second.remaining == 0
-    assert _asked(second) == _asked(first)
+    assert asked(second) == asked(first)
     if stored >= 2:
         np.testing.assert_array_equal(again.on_grid.centroids, whole.on_grid.centroids)
     assert again.private == (stored == 3)
@@ -380,11 +336,11 @@ def test_tables_with_the_same_noisy_answers_have_the_same_result_and_progress(co
         def listen(text: str, *, brief: bool = False) -> None:
             lines.append(f"{brief} {text}")
 
-        return hybrid(_table(rows, noise=Given(count)), _parameters(6), listen), lines
+        return hybrid(table_of(rows, noise=Given(count)), _parameters(6), listen), lines
 
     first, said = run(np.zeros((0, 2)))
     assert first.last_round == (count > 0)
-    for rows in (_rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)):
+    for rows in (some_rows(), np.full((10_000, 2), 0.9), np.full((5, 2), np.nan)):
         other, also = run(rows)
         _assert_same(first, other)
         assert said == also
@@ -394,7 +350,7 @@ def test_tables_with_the_same_noisy_answers_have_the_same_result_and_progress(co
 
 
 def test_the_record_holds_both_sides_of_each_inequality() -> None:
-    result = hybrid(_table(_rows()), _parameters(public_count=10**6))
+    result = hybrid(table_of(some_rows()), _parameters(public_count=10**6))
     record = result.record()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     decision = decide_hybrid(n=10**6, d=2, k=3, epsilon=1.0)
@@ -423,7 +379,8 @@ def test_the_record_holds_both_sides_of_each_inequality() -> None:
 
 def test_the_decision_is_told_in_words() -> None:
     results = {
-        public: hybrid(_table(_rows()), _parameters(public_count=public)) for public in (500, 10**6)
+        public: hybrid(table_of(some_rows()), _parameters(public_count=public))
+        for public in (500, 10**6)
     }
     assert results[10**6].facts()["Last round"] == (
         "one round of DPLloyd. Predicted squared error of a centroid after it 1.56e-09: "
@@ -436,7 +393,7 @@ def test_the_decision_is_told_in_words() -> None:
     assert results[10**6].how.endswith("cells, 16 a dimension (capped from 224), "
                                        "and one noisy round of Lloyd")  # fmt: skip
     assert "round of Lloyd" not in results[500].how
-    asked = hybrid(_table(_rows()), _parameters(public_count=500, hybrid_rule="always"))
+    asked = hybrid(table_of(some_rows()), _parameters(public_count=500, hybrid_rule="always"))
     assert asked.facts()["Last round"].startswith(
         "one round of DPLloyd, as asked for (--hybrid-rule always). Predicted"
     )
@@ -445,7 +402,7 @@ def test_the_decision_is_told_in_words() -> None:
 @pytest.mark.parametrize("public", [500, 10**6])
 def test_the_outlook_of_a_dry_run_is_what_a_run_does(public: int) -> None:
     parameters = _parameters(public_count=public)
-    result = hybrid(_table(_rows()), parameters)
+    result = hybrid(table_of(some_rows()), parameters)
     said = ALGORITHM.outlook(parameters, Fraction(1), 2, public)
     grid = result.synopsis.grid
     assert said.startswith(f"{grid.cells_per_dimension} cells a dimension, {grid.size} in all")
@@ -455,8 +412,10 @@ def test_the_outlook_of_a_dry_run_is_what_a_run_does(public: int) -> None:
 
 @pytest.mark.parametrize("name", ["always", "never"])
 def test_a_single_cell_is_warned_of(name: str) -> None:
-    result = hybrid(_table(_rows()), _parameters(rule=GridRule(max_cells=1), hybrid_rule=name))
+    result = hybrid(
+        table_of(some_rows()), _parameters(rule=GridRule(max_cells=1), hybrid_rule=name)
+    )
     (warning,) = result.warnings()
     assert warning.startswith("The grid has a single cell")
     assert ("last round" in warning) == (name == "always")
-    assert hybrid(_table(_rows()), _parameters(rule=FIXED, hybrid_rule=name)).warnings() == []
+    assert hybrid(table_of(some_rows()), _parameters(rule=FIXED, hybrid_rule=name)).warnings() == []

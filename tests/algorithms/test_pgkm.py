@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from algorithm_case import DOMAIN, Untouchable, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -19,44 +19,17 @@ from dpkm_spark.domain import SCALE, Domain, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError, QueryError
 from dpkm_spark.evaluation import exact_nicv
 from dpkm_spark.privacy.budget import Budget
-from dpkm_spark.privacy.mechanisms import Calibration, NoiseSource, SeededNoise
-from dpkm_spark.privacy.transcript import Answer, MemoryTranscript
+from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise
+from dpkm_spark.privacy.transcript import MemoryTranscript
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.queries.local import LocalEngine
 from dpkm_spark.queries.spark import SparkEngine
 from dpkm_spark.spark.frames import table_to_frame
 
-DOMAIN = Domain.of(["x", "y"], {"x": (-10.0, 30.0), "y": (0.0, 1.0)})
-
 
 def _rows(n: int = 300) -> FloatArray:
     random = np.random.default_rng(5)
     return np.column_stack([random.normal(10, 8, n), random.beta(2, 5, n)])
-
-
-def _table(
-    rows: npt.ArrayLike,
-    *,
-    epsilon: Fraction = Fraction(1),
-    domain: Domain = DOMAIN,
-    run_id: str = "run",
-    answers: tuple[Answer, ...] = (),
-    noise: NoiseSource | None = None,
-) -> PrivateTable:
-    engine = LocalEngine(rows, domain)
-    return PrivateTable(engine, Budget(epsilon), MemoryTranscript(run_id, answers), noise)
-
-
-class Untouchable:
-    """An engine and a noise source that must not be asked."""
-
-    domain = DOMAIN
-    private = True
-
-    def prepare_heavy(self) -> None:
-        pytest.fail("the engine was asked")
-
-    count = candidate_costs = add = least = prepare_heavy
 
 
 class Counted(SeededNoise):
@@ -126,7 +99,7 @@ def test_generations_by_the_rule(count: int, epsilon: Fraction, generations: int
 
 
 def test_a_run_asks_for_a_count_and_ten_of_200_a_generation_and_one_at_the_end() -> None:
-    table = _table(_rows(), epsilon=Fraction(1, 3))
+    table = table_of(_rows(), epsilon=Fraction(1, 3))
     result = pgkm(table, PGKMParameters(k=3))
     assert table.remaining == 0
     count, *selections = table.transcript.answers
@@ -149,7 +122,7 @@ def test_a_run_is_charged_as_its_plan_says() -> None:
         PGKMParameters(k=2, generations=3),
         PGKMParameters(k=2, generations=1),
     ):
-        table = _table(_rows(), epsilon=Fraction(1, 7))
+        table = table_of(_rows(), epsilon=Fraction(1, 7))
         pgkm(table, parameters)
         plan = parameters.plan(Fraction(1, 7), 2, 300)
         planned = [(q.name, q.epsilon) for q in plan for _ in range(q.times)]
@@ -165,7 +138,7 @@ def test_a_run_is_charged_as_its_plan_says() -> None:
 
 def test_generations_follow_the_noisy_count_and_not_the_true_one() -> None:
     found = [
-        pgkm(_table(rows, noise=Counted(114_000)), PGKMParameters(k=1)).generations
+        pgkm(table_of(rows, noise=Counted(114_000)), PGKMParameters(k=1)).generations
         for rows in (np.zeros((0, 2)), np.zeros((40, 2)))
     ]
     # 114,000 * 0.98 / 8,000 = 13.97; without the share for the count it would be 14.25.
@@ -173,21 +146,21 @@ def test_generations_follow_the_noisy_count_and_not_the_true_one() -> None:
 
 
 def test_a_public_count_is_used_and_costs_nothing() -> None:
-    table = _table(_rows(), noise=SeededNoise(1))
+    table = table_of(_rows(), noise=SeededNoise(1))
     result = pgkm(table, PGKMParameters(k=1, public_count=80_000))
     assert {a.query.name for a in table.transcript.answers} == {"private_select"}
     assert (result.generations, result.count, result.count_is_public) == (10, 80_000, True)
 
 
 def test_given_generations_need_no_count() -> None:
-    table = _table(_rows(), noise=SeededNoise(1))
+    table = table_of(_rows(), noise=SeededNoise(1))
     result = pgkm(table, PGKMParameters(k=1, generations=2))
     assert (result.generations, result.count, result.count_is_public) == (2, None, False)
     assert len(table.transcript.answers) == 2
 
 
 def test_a_spent_table_is_refused() -> None:
-    table = _table(_rows(), noise=SeededNoise(1))
+    table = table_of(_rows(), noise=SeededNoise(1))
     pgkm(table, PGKMParameters(k=1, generations=1))
     with pytest.raises(BudgetExceededError):
         pgkm(table, PGKMParameters(k=1, generations=1))
@@ -195,7 +168,7 @@ def test_a_spent_table_is_refused() -> None:
 
 
 def test_what_is_left_of_a_budget_is_spent_and_no_more() -> None:
-    table = _table(_rows(), noise=SeededNoise(1))
+    table = table_of(_rows(), noise=SeededNoise(1))
     table.noisy_count(Fraction(1, 4))
     pgkm(table, PGKMParameters(k=1))
     assert table.remaining == 0
@@ -206,7 +179,7 @@ def test_what_is_left_of_a_budget_is_spent_and_no_more() -> None:
 
 
 def test_a_replay_gives_the_same_centroids_without_engine_or_noise() -> None:
-    table = _table(_rows())
+    table = table_of(_rows())
     first = pgkm(table, PGKMParameters(k=3))
     stub: Any = Untouchable()
     replay = PrivateTable(
@@ -219,10 +192,10 @@ def test_a_replay_gives_the_same_centroids_without_engine_or_noise() -> None:
 
 
 def test_a_run_that_was_cut_off_goes_on_where_it_stopped() -> None:
-    table = _table(_rows())
+    table = table_of(_rows())
     first = pgkm(table, PGKMParameters(k=3))
     cut = table.transcript.answers[:4]
-    resumed = _table(_rows(), answers=cut)
+    resumed = table_of(_rows(), answers=cut)
     again = pgkm(resumed, PGKMParameters(k=3))
     assert resumed.transcript.answers[:4] == cut
     assert len(resumed.transcript.answers) == 9
@@ -232,7 +205,7 @@ def test_a_run_that_was_cut_off_goes_on_where_it_stopped() -> None:
 
 def test_seeded_runs_repeat_and_say_that_they_are_not_private() -> None:
     def run(seed: int, run_id: str) -> PGKMResult:
-        return pgkm(_table(_rows(), noise=SeededNoise(seed), run_id=run_id), PGKMParameters(k=3))
+        return pgkm(table_of(_rows(), noise=SeededNoise(seed), run_id=run_id), PGKMParameters(k=3))
 
     one, same, other_noise, other_run = run(1, "a"), run(1, "a"), run(2, "a"), run(1, "b")
     np.testing.assert_array_equal(one.centroids, same.centroids)
@@ -242,7 +215,7 @@ def test_seeded_runs_repeat_and_say_that_they_are_not_private() -> None:
 
 
 def test_the_release_has_k_centroids_in_order_within_the_bounds_and_no_sizes() -> None:
-    result = pgkm(_table(_rows(), noise=SeededNoise(3)), PGKMParameters(k=6))
+    result = pgkm(table_of(_rows(), noise=SeededNoise(3)), PGKMParameters(k=6))
     assert result.centroids.shape == (6, 2)
     assert result.noisy_sizes is None
     assert result.synopsis is None
@@ -260,7 +233,7 @@ def test_the_order_is_lexicographic(points: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize("rows", [np.zeros((0, 2)), np.full((1, 2), 0.5), np.full((9, 2), 1e300)])
 @pytest.mark.parametrize("k", [1, 4])
 def test_few_or_equal_rows_give_k_centroids_like_any_others(rows: FloatArray, k: int) -> None:
-    table = _table(rows)
+    table = table_of(rows)
     assert pgkm(table, PGKMParameters(k=k)).centroids.shape == (k, 2)
     assert table.remaining == 0
 
@@ -271,7 +244,7 @@ def test_progress_names_generations_and_nothing_else() -> None:
     def notify(text: str, *, brief: bool = False) -> None:
         said.append(text)
 
-    pgkm(_table(_rows(), noise=SeededNoise(1)), PGKMParameters(k=2, generations=2), notify)
+    pgkm(table_of(_rows(), noise=SeededNoise(1)), PGKMParameters(k=2, generations=2), notify)
     assert said == [
         "generation 1 of 2: choosing 10 of 200 candidates privately",
         "generation 2 of 2: choosing 1 of 200 candidates privately",
@@ -307,7 +280,7 @@ SQUARE = Domain.of(["x", "y"], (-1.0, 1.0))
 
 
 def test_with_an_epsilon_beyond_privacy_it_finds_the_heaps() -> None:
-    table = _table(_two_heaps(4000), domain=SQUARE, epsilon=Fraction(10**6), noise=SeededNoise(1))
+    table = table_of(_two_heaps(4000), domain=SQUARE, epsilon=Fraction(10**6), noise=SeededNoise(1))
     found = pgkm(table, PGKMParameters(k=2, generations=40)).centroids
     np.testing.assert_allclose(found, [[-0.6, -0.5], [0.6, 0.4]], atol=0.02)
 
@@ -320,7 +293,7 @@ def test_more_epsilon_and_more_rows_give_less_error() -> None:
             exact_nicv(
                 engine,
                 pgkm(
-                    _table(
+                    table_of(
                         rows, domain=SQUARE, epsilon=epsilon, noise=SeededNoise(i), run_id=f"{i}"
                     ),
                     PGKMParameters(k=2, generations=8),
