@@ -1,8 +1,8 @@
 """Nearest centroids as Spark SQL, which Spark compiles to machine code on the executors.
 
 The scores are those of `nearest`, integers held in double: arithmetic on double is plain machine
-code, whereas arithmetic on bigint is checked for overflow under ANSI mode, which costs twice a
-scan. ``floor`` gives a bigint without such a check, and once a row is enough.
+code, whereas arithmetic on bigint is checked for overflow under ANSI mode. ``floor`` gives a bigint
+without such a check.
 
 The least of two such integers is (a + b - |a - b|) / 2: no branch that a processor could guess
 wrong, where ``least`` has one for each centroid. A tournament of these finds the least of all.
@@ -22,8 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from dpkm_spark.domain import SCALE, IntArray
 from dpkm_spark.queries import nearest
 
-#: Most numbers k (d + 1) in one query, as planning and compiling grow with them; and most columns,
-#: as a method takes no more arguments. Measured by benchmarks/lloyd.py.
+#: Most numbers k (d + 1) in one query, as planning and compiling grow with them: there,
+#: benchmarks/lloyd.py finds SQL at half the time of Python workers. And most columns: with more,
+#: even two centroids outgrow a method.
 _MOST_NUMBERS, _MOST_COLUMNS = 1000, 50
 #: Most centroids of a group, and most numbers: some 40 bytes of code for each.
 _MOST_IN_GROUP, _NUMBERS_IN_GROUP = 32, 150
