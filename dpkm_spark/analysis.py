@@ -17,7 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpkm_spark.errors import ParameterError
-from dpkm_spark.grid import DEFAULT_MAX_CELLS, DEFAULT_THETA, GridChoice, GridRule
+from dpkm_spark.grid import (
+    DEFAULT_MAX_CELLS,
+    DEFAULT_THETA,
+    GridChoice,
+    GridRule,
+    most_cells_per_dimension,
+)
 
 #: Root mean square of a centroid's coordinate over the width 2 of a column, as the authors' later
 #: work assumes it: sum_i o_i^2 = 4 d rho^2.
@@ -337,8 +343,10 @@ def _predict_dplloyd(n: int, d: int, k: int, epsilon: float, rounds: int) -> lis
 
 
 def _predict_grids(n: int, d: int, k: int, epsilon: float, rule: GridRule) -> list[Prediction]:
+    most = most_cells_per_dimension(d, k)
     whole, half = (
-        rule.choose(dimension=d, count=_rows(n), epsilon=share) for share in (epsilon, epsilon / 2)
+        rule.choose(dimension=d, count=_rows(n), epsilon=share, most=most)
+        for share in (epsilon, epsilon / 2)
     )
     cells = whole.grid.size
     variance = grid_variance(n=n, d=d, k=k, epsilon=epsilon, cells=cells)

@@ -49,7 +49,7 @@ class QueryError(DPKMeansError):
 
 
 class ExecutorError(QueryError):
-    """Executors lack what a query needs, which a probe found before anything was paid for."""
+    """Executors cannot run Python as a query needs it, which a probe found before it was asked."""
 
 
 class InvariantError(DPKMeansError):

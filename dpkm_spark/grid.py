@@ -231,6 +231,15 @@ class GridChoice:
         return self.grid.cells_per_dimension < self.wanted
 
 
+def most_cells_per_dimension(dimension: int, k: int) -> int:
+    """Give the finest grid on which `kmeans.lloyd` scores k centroids exactly.
+
+    Scores are integers below 4 d m^2 k, and float64 holds every integer up to 2^53. Only a k above
+    2,047 / d keeps a grid from 2^20 cells per dimension.
+    """
+    return math.isqrt(((1 << 53) - 1) // (4 * dimension * k))
+
+
 def _largest_side(max_cells: int, dimension: int) -> int:
     """Give the largest m with m^d <= max_cells, in exact integers."""
     m = max(int(max_cells ** (1 / dimension)), 1)

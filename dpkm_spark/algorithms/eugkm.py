@@ -33,8 +33,14 @@ from dpkm_spark.algorithms.settings import (
     whole,
 )
 from dpkm_spark.errors import ParameterError
-from dpkm_spark.grid import DEFAULT_MAX_CELLS, DEFAULT_THETA, GridChoice, GridRule
-from dpkm_spark.kmeans.lloyd import lloyd_on_grid, most_cells_per_dimension
+from dpkm_spark.grid import (
+    DEFAULT_MAX_CELLS,
+    DEFAULT_THETA,
+    GridChoice,
+    GridRule,
+    most_cells_per_dimension,
+)
+from dpkm_spark.kmeans.lloyd import lloyd_on_grid
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.private_table import PrivateTable
 from dpkm_spark.synopsis import Synopsis

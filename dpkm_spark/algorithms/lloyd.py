@@ -135,6 +135,7 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
     costs = [_cost(table, trail[-1]) for trail in trails]
     best = int(np.argmin(costs))
     trail = trails[best]
+    before = [_cost(table, centroids) for centroids in trail[:-1]]
     count = table.count()
     centroids, sizes = by_size(table.domain, trail[-1], table.cluster_sums(trail[-1]).sizes)
     return LloydResult(
@@ -146,7 +147,7 @@ def lloyd(table: ExactTable, parameters: LloydParameters, notify: Notify = silen
         rounds=len(trail) - 1,
         converged=bool((trail[-1] == trail[-2]).all()),
         nicvs=tuple(nicv_of(cost, count) for cost in costs),
-        trail=tuple(nicv_of(_cost(table, centroids), count) for centroids in trail),
+        trail=tuple(nicv_of(cost, count) for cost in (*before, costs[best])),
     )
 
 

@@ -27,7 +27,7 @@ OUTPUT = 4
 REFUSED = 5
 #: Spark failed while it worked; a retry may help.
 SPARK = 6
-#: The launcher cannot set up what it needs, or executors lack it; a retry fails alike.
+#: The launcher cannot set up what it needs, or executors cannot run Python; mend that first.
 ENVIRONMENT = 69
 #: Ctrl-C.
 INTERRUPTED = 130
@@ -49,7 +49,8 @@ exit codes:
   3 input not found, or its columns do not fit (do not retry)
   4 output exists or cannot be written    5 budget refused (do not retry)
   6 Spark failed while working (a retry may help)
-  69 executors lack Python, numpy or pyarrow (do not retry)    130 interrupted
+  69 executors cannot run Python with numpy and pyarrow (mend that first)
+  130 interrupted
 """
 
 

@@ -124,14 +124,6 @@ def lloyd_on_grid(
     return state.outcome(cells.m)
 
 
-def most_cells_per_dimension(dimension: int, k: int) -> int:
-    """Give the finest grid on which scores of k centroids are exact.
-
-    Only k above 2,047 / d keep a grid from 2^20 cells per dimension.
-    """
-    return math.isqrt(((1 << _EXACT_BITS) - 1) // (4 * dimension * k))
-
-
 def _fraction_bits(grid: Grid, k: int) -> int:
     """Binary digits that a centroid may have after the point, in half-cell units."""
     m, d = grid.cells_per_dimension, grid.dimension

@@ -23,7 +23,7 @@ from dpkm_spark.domain import SCALE, IntArray
 from dpkm_spark.queries import nearest
 
 #: Most numbers k (d + 1) in one query, as planning and compiling grow with them: there,
-#: benchmarks/lloyd.py finds SQL at half the time of Python workers. And most columns: with more,
+#: benchmarks/lloyd.py finds SQL at 0.6 of the time of Python workers. And most columns: with more,
 #: even two centroids outgrow a method.
 _MOST_NUMBERS, _MOST_COLUMNS = 1000, 50
 #: Most centroids of a group, and most numbers: some 40 bytes of code for each.

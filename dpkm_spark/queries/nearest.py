@@ -2,7 +2,7 @@
 
 A row is its coordinates x, integers in [-SCALE, SCALE]. Centroids are rounded to integers as well,
 so every score below is an integer that float64 holds exactly, whatever the order of summation, the
-BLAS or its threads; and the SQL of the Spark engine computes the same integers as bigint. Equally
+BLAS or its threads; and the SQL of the Spark engine computes the same integers. Equally
 near centroids are told apart by their index, so engines cannot disagree on a row.
 
 Executors get these functions by value and need numpy and pyarrow, but no package of ours. So this

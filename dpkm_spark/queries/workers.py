@@ -92,7 +92,8 @@ def _summed(steps: DataFrame, names: list[str], kernel: Kernel, points: IntArray
         sums = np.zeros((len(points), len(values)), dtype=np.int64)
         for batch in batches:
             sums += kernel(to_matrix(batch) - SCALE, points)
-        columns = [np.arange(len(points)), *sums.T]
+        told = np.flatnonzero(sums.any(axis=1))
+        columns = [told, *sums[told].T]
         yield pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], names)
 
     # A step fits 32 bits, which halves what travels to Python.

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from dpkm_spark.algorithms.eugkm import EUGKMParameters, EUGKMResult, choose_grid, eugkm
 from dpkm_spark.domain import Domain, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError
-from dpkm_spark.grid import Grid, GridRule
-from dpkm_spark.kmeans.lloyd import lloyd_on_grid, most_cells_per_dimension
+from dpkm_spark.grid import Grid, GridRule, most_cells_per_dimension
+from dpkm_spark.kmeans.lloyd import lloyd_on_grid
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 from dpkm_spark.privacy.budget import Budget
 from dpkm_spark.privacy.mechanisms import Calibration, SeededNoise

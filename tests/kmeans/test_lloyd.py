@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dpkm_spark.domain import FloatArray, IntArray
 from dpkm_spark.errors import ParameterError
-from dpkm_spark.grid import Grid
+from dpkm_spark.grid import Grid, most_cells_per_dimension
 from dpkm_spark.kmeans import lloyd
-from dpkm_spark.kmeans.lloyd import GridClustering, lloyd_on_grid, most_cells_per_dimension
+from dpkm_spark.kmeans.lloyd import GridClustering, lloyd_on_grid
 from dpkm_spark.kmeans.starts import sphere_packed_starts
 
 Point = tuple[Fraction, ...]
