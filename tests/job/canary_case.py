@@ -80,7 +80,11 @@ def value_is_in(text: str) -> bool:
 
 
 def number_is_in(text: str, number: int) -> bool:
-    """Tell whether a number stands in a text on its own, as 7919 or 7,919."""
+    """Tell whether a number stands in a text on its own, as 7919 or 7,919.
+
+    Functions travel to executors as base64, of which a run of digits says nothing.
+    """
+    text = re.sub(r"[A-Za-z0-9+/=]{200,}", " ", text)
     return re.search(rf"(?<![\w.,]){number // 1000},?{number % 1000:03d}(?![\w])", text) is not None
 
 

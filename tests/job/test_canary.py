@@ -92,6 +92,8 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert number_is_in("n=7919", ROWS)
     assert number_is_in("read 7,919 rows", ROWS)
     assert not number_is_in("port 37919, 0.7919, o7919, 79190", ROWS)
+    assert number_is_in(f"/{'a' * 100}/7919/", ROWS)
+    assert not number_is_in(f"gAWV{'/' * 200}7919//", ROWS)
     numbers = {12_345_678, 1_234_567}
     assert exact_numbers_in("sum=-12345678, 1,234,567, 12345679", numbers) == numbers
 
