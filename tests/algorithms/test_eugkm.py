@@ -11,7 +11,7 @@ from algorithm_case import DOMAIN, Untouchable, some_rows, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkm_spark.algorithms.eugkm import EUGKMParameters, EUGKMResult, choose_grid, eugkm
+from dpkm_spark.algorithms.eugkm import ALGORITHM, EUGKMParameters, EUGKMResult, choose_grid, eugkm
 from dpkm_spark.domain import Domain, FloatArray, IntArray
 from dpkm_spark.errors import BudgetExceededError, EpsilonError, ParameterError
 from dpkm_spark.grid import Grid, GridRule, most_cells_per_dimension
@@ -138,6 +138,25 @@ def test_many_centroids_cap_the_grid_where_their_scores_would_not_be_exact() -> 
         assert choice.capped == (k > 2047)
         assert choice.grid.cells_per_dimension == min(most_cells_per_dimension(1, k), 1 << 20)
         assert choice.wanted == 1 << 20
+
+
+def test_a_run_asks_for_the_capped_grid_and_a_dry_run_names_it() -> None:
+    class StopError(Exception):
+        pass
+
+    class Seen:
+        private = True
+
+        def add(self, values: IntArray, calibration: Calibration) -> IntArray:
+            assert len(values) == most_cells_per_dimension(1, 3000) < 1 << 20
+            raise StopError
+
+    domain = Domain.of(["x"], (0.0, 1.0))
+    parameters = _parameters(3000, GridRule(name="fixed", cells_per_dimension=1 << 20))
+    with pytest.raises(StopError):
+        eugkm(table_of(np.zeros((9, 1)), domain=domain, noise=Seen()), parameters)
+    outlook = ALGORITHM.outlook(parameters, Fraction(1), 1, 9)
+    assert outlook.startswith(f"{most_cells_per_dimension(1, 3000):,} cells a dimension")
 
 
 # --- parameters -----------------------------------------------------------------------------------

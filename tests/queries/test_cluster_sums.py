@@ -289,7 +289,7 @@ def test_the_switch_is_where_it_is_said_to_be() -> None:
 def test_no_generated_method_outgrows_what_the_jvm_compiles(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], k: int, d: int
 ) -> None:
-    # Beyond 8,000 bytes a method is interpreted: a query then takes up to a hundred times as long.
+    # Beyond 8,000 bytes the JVM compiles no method: each row is interpreted.
     steps = SparkEngine(frame_of(spark, rows_of(centroids_of(3, d))), domain_of(d))._steps
     before = spark.conf.get("spark.sql.adaptive.enabled")
     # A plan that may still change shows no code.
